@@ -1,0 +1,74 @@
+//! `knmstate`: one binary, several roles. This file maps what was typed to what is run, and its result to an exit code.
+
+mod commands;
+mod yaml;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+/// Declarative node networking for Kubernetes.
+#[derive(Parser)]
+#[command(name = "knmstate", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Crds(commands::crds::Args),
+}
+
+/// Exit codes: 0 done, 1 failed, 2 not understood.
+fn main() -> ExitCode {
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(message) => return explain(&message),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to be done when even the error cannot be written.
+            let _ = writeln!(io::stderr(), "knmstate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock()),
+    }
+}
+
+/// Help, version, or what was wrong with the arguments.
+fn explain(message: &clap::Error) -> ExitCode {
+    // A reader that went away, as `head` does, has read what it wanted.
+    let _ = message.print();
+    u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// A reader that went away, as `head` does, is no failure of ours.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
