@@ -1,0 +1,66 @@
+//! `cargo run -p xtask -- image` builds the container image.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use xtask::knmstate_image;
+
+/// Tasks of the knmstate workspace that are not a cargo build.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build knmstate statically and pack it into an OCI image layout tar (`ctr images import`, `podman load`).
+    Image(ImageArgs),
+}
+
+#[derive(Args)]
+struct ImageArgs {
+    /// Pack this statically linked program instead of building one.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["profile", "target"])]
+    binary: Option<PathBuf>,
+    /// Cargo profile to build with.
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// Rust target to build for; the machine's own when absent. Its linker must be installed.
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+    /// Where the image goes [default: target/image/knmstate.tar in the workspace].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The name by which pods ask for the image.
+    #[arg(long, value_name = "NAME", default_value = knmstate_image::DEV_REFERENCE)]
+    tag: String,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Image(args) => image(args),
+    };
+    // One line with every cause: a backtrace of a build tool helps nobody.
+    done.map_or_else(
+        |error| {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn image(args: ImageArgs) -> Result<()> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    let binary = match args.binary {
+        Some(binary) => binary,
+        None => knmstate_image::build_static(workspace, &args.profile, args.target.as_deref())?,
+    };
+    let output = args.output.unwrap_or_else(|| workspace.join("target/image/knmstate.tar"));
+    knmstate_image::write_file(&knmstate_image::pack(&binary, &args.tag)?, &output)?;
+    println!("{} ({})", output.display(), args.tag);
+    Ok(())
+}
