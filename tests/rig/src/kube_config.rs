@@ -1,0 +1,85 @@
+//! The files that a kubelet node starts with, from the templates in `kube/`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{
+    api_server::{ApiServer, POD_RANGE},
+    images,
+    machine::rig_file,
+    process::write_private,
+    services::{GATEWAY, NAME_SERVER},
+};
+
+/// Where a node's configuration lies, and what it says about the node's place in the cluster.
+#[derive(Clone, Debug)]
+pub struct KubeConfiguration {
+    folder: PathBuf,
+    pub address: String,
+    pub pod_cidr: String,
+}
+
+impl KubeConfiguration {
+    /// Writes the files into the node's scratch folder. `number` is the node's in its lab.
+    pub fn write(folder: &Path, name: &str, number: u8, api: &ApiServer) -> Result<Self> {
+        let (pod_network, _) = POD_RANGE.split_once(".0.0/").context("a pod range of 16 bits")?;
+        let this = Self {
+            folder: folder.to_owned(),
+            address: format!("10.99.0.{number}"),
+            pod_cidr: format!("{pod_network}.{number}.0/24"),
+        };
+        let authority = this.path("authority.crt");
+        std::fs::write(&authority, api.authority().certificate)?;
+        let user = format!("system:node:{name}");
+        write_private(&this.path("kubelet.kubeconfig"), &api.kubeconfig_for(&user, &["system:nodes"])?)?;
+        let proxy = this.path("kube-proxy.kubeconfig");
+        write_private(&proxy, &api.kubeconfig_for("system:kube-proxy", &[])?)?;
+        let values = [
+            ("ADDRESS", this.address.as_str()),
+            ("AUTHORITY", &authority.display().to_string()),
+            ("GATEWAY", GATEWAY),
+            ("KUBECONFIG", &proxy.display().to_string()),
+            ("NAME_SERVER", NAME_SERVER),
+            ("PAUSE", images::POD),
+            ("POD_CIDR", &this.pod_cidr),
+            ("POD_RANGE", POD_RANGE),
+        ];
+        for file in
+            ["10-bridge.conflist", "containerd.toml", "eth0.nmconnection", "kube-proxy.yaml", "kubelet.yaml"]
+        {
+            let template = std::fs::read_to_string(rig_file("kube").join(file))?;
+            std::fs::write(this.path(file), fill_in(&template, &values).context(file)?)?;
+        }
+        Ok(this)
+    }
+
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// A flag that names one of the files.
+    pub fn flag(&self, flag: &str, file: &str) -> String {
+        format!("--{flag}={}", self.path(file).display())
+    }
+}
+
+/// Replaces every `@NAME@`.
+fn fill_in(template: &str, values: &[(&str, &str)]) -> Result<String> {
+    let filled = values
+        .iter()
+        .fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value));
+    ensure!(!filled.contains('@'), "a place in the template has no value:\n{filled}");
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_filled_in_wholly_or_not_at_all() {
+        assert_eq!(fill_in("a: @A@, b: @B@, a: @A@", &[("A", "1"), ("B", "2")]).unwrap(), "a: 1, b: 2, a: 1");
+        assert!(fill_in("a: @A@, b: @B@", &[("A", "1")]).is_err());
+    }
+}

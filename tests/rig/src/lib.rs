@@ -1,0 +1,45 @@
+//! Real parts for tests, each started by one call and gone with its handle.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let lab = rig::Lab::new().await?;
+//! let api = lab.api_server().start().await?;
+//! let node = lab.nm_node("node1").start().await?;
+//! node.exec(["nmcli", "device"]).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Lab`] is the world of one test: a network that nothing else can see and a scratch folder. Parts live in it:
+//! [`ApiServer`], and nodes from cheap to complete. Whatever happens to the test (an error, a panic, SIGKILL), the
+//! parts go with it: processes ask the kernel to die with their parent, namespaces have no names, and the few things
+//! that the kernel does not collect are swept by the next lab.
+
+pub mod api_server;
+pub mod binaries;
+mod forward;
+pub mod images;
+mod kube_cgroup;
+mod kube_config;
+pub mod kube_node;
+mod kubeconfig;
+pub mod lab;
+pub mod leftovers;
+pub mod machine;
+pub mod netns;
+pub mod nm_node;
+pub mod parts;
+mod pki;
+pub mod process;
+pub mod services;
+mod skip;
+pub mod sweep;
+pub mod uml_node;
+pub mod wait;
+
+pub use api_server::{ApiServer, BoundTo};
+pub use kube_node::KubeNode;
+pub use lab::{Lab, Segment};
+pub use nm_node::{NmNode, Primary};
+pub use process::Output;
+pub use skip::skip;
+pub use uml_node::UmlNode;

@@ -1,0 +1,8 @@
+//! What the rig promises, proved on the parts themselves. One binary, so that it is linked once and runs in parallel.
+
+mod api_server;
+mod crds;
+mod kube_node;
+mod lab;
+mod nm_node;
+mod uml_node;
