@@ -1,0 +1,31 @@
+# The index of commands. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.PHONY: help setup demo test lint bench cluster image generate
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Installs what tests and demo need and cargo does not (root, Debian 12)
+	@scripts/setup
+
+demo: setup ## Shows the API on a real API server and a bond on a real kernel, and cleans up
+	@cargo run --quiet --package rig --bin demo
+
+test: setup ## Runs every test on real parts and prints a summary
+	@scripts/test
+
+lint: setup ## Formatting, clippy, dependencies, generated files
+	@scripts/lint
+
+bench: setup ## Measures, and prints figures to compare within one run
+	@cargo bench --quiet --package bench
+
+cluster: setup ## A cluster to play with until Ctrl-C (ARGS="--kube-nodes 2")
+	@cargo run --quiet --package rig --bin cluster -- $(ARGS)
+
+image: ## Builds the container image, target/image/knmstate.tar
+	@cargo run --quiet --package xtask -- image
+
+generate: ## Writes deploy/ anew from the code
+	@cargo run --quiet --package knmstate -- crds --output deploy/crds
