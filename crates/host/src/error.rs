@@ -1,0 +1,272 @@
+//! What can go wrong at the door to the machine, sorted by what the caller and the user can do about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::host::{Checkpoint, Operation};
+
+/// Why the machine did not do what was asked.
+///
+/// The variants are decisions, not sources: two failures with the same cure are the same variant, wherever they
+/// came from. No variant carries a secret: values that may be one are hidden before they get here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The document can never be applied as it is written. Nothing was touched.
+    #[error("{place}: {why}")]
+    Invalid { place: Place, why: String },
+
+    /// The document is fine, but this machine (its kernel, its NetworkManager) lacks what it asks for. Nothing was
+    /// touched.
+    #[error("{place}: this machine cannot do {what}: {why}")]
+    Unsupported { place: Place, what: String, why: String },
+
+    /// Another change is open on this machine, ours or somebody else's; there is never more than one.
+    #[error("another change of the network is still open on this machine (checkpoint {checkpoint}, {})", guard_text(*.rolls_back_in))]
+    Busy { checkpoint: Checkpoint, rolls_back_in: Option<Duration> },
+
+    /// The service that configures the network does not answer.
+    #[error("NetworkManager is not available: {why}")]
+    Unavailable { why: String },
+
+    /// The machine did not finish in time.
+    #[error("{operation} was not finished after {after:?}")]
+    Timeout { operation: Operation, after: Duration },
+
+    /// The change was applied and what came out is not what was asked for. It was rolled back.
+    #[error(
+        "{place}: after applying, {found} was found where {wanted} was wanted; the change was rolled back"
+    )]
+    VerificationFailed { place: Place, wanted: String, found: String },
+
+    /// The machine tried and failed, for a reason of its own. It was rolled back.
+    #[error("{place}: the machine failed to apply it: {why}")]
+    Failed { place: Place, why: String },
+
+    /// We are not allowed to do this on the machine.
+    #[error("not permitted: {why}")]
+    PermissionDenied { why: String },
+
+    /// There is no unsettled change with this checkpoint: its time passed and the machine rolled back by itself, it
+    /// was settled before, or the service that held it was restarted.
+    #[error("checkpoint {checkpoint} does not exist any more")]
+    CheckpointGone { checkpoint: Checkpoint },
+
+    /// The checkpoint was made by another program; it is not ours to commit or to roll back.
+    #[error("checkpoint {checkpoint} was made by another program")]
+    NotOurs { checkpoint: Checkpoint },
+}
+
+impl HostError {
+    /// Whether the same request may succeed later without anybody changing it.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Busy { .. }
+            | Self::Unavailable { .. }
+            | Self::Timeout { .. }
+            | Self::VerificationFailed { .. }
+            | Self::Failed { .. } => true,
+            Self::Invalid { .. }
+            | Self::Unsupported { .. }
+            | Self::PermissionDenied { .. }
+            | Self::CheckpointGone { .. }
+            | Self::NotOurs { .. } => false,
+        }
+    }
+
+    /// What a person can do about it, as one sentence.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "Correct the named key and apply again.",
+            Self::Unsupported { .. } => {
+                "Leave it out on this node, or give the node a kernel and a NetworkManager that support it."
+            }
+            Self::Busy { .. } => {
+                "It is tried again once the other change is settled; if it never is, look for another program that configures the network of this node."
+            }
+            Self::Unavailable { .. } => "Check that NetworkManager runs on the node; it is tried again.",
+            Self::Timeout { .. } => {
+                "Check the node's load and the log of NetworkManager; allow more time if the change is a large one."
+            }
+            Self::VerificationFailed { .. } => {
+                "Check whether the driver takes this value and whether another program changes it back."
+            }
+            Self::Failed { .. } => {
+                "Look into the log of NetworkManager on the node at the time of the failure."
+            }
+            Self::PermissionDenied { .. } => {
+                "Run the agent as root, with the capabilities and host paths that its manifest asks for."
+            }
+            Self::CheckpointGone { .. } => {
+                "Read the state of the node: it is as before, unless NetworkManager was restarted meanwhile."
+            }
+            Self::NotOurs { .. } => "Wait until the other program has settled it.",
+        }
+    }
+
+    /// The part of the document that is meant, where one is.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Invalid { place, .. }
+            | Self::Unsupported { place, .. }
+            | Self::VerificationFailed { place, .. }
+            | Self::Failed { place, .. } => Some(place),
+            Self::Busy { .. }
+            | Self::Unavailable { .. }
+            | Self::Timeout { .. }
+            | Self::PermissionDenied { .. }
+            | Self::CheckpointGone { .. }
+            | Self::NotOurs { .. } => None,
+        }
+    }
+
+    pub(crate) fn invalid(place: Place, why: impl Into<String>) -> Self {
+        Self::Invalid { place, why: why.into() }
+    }
+}
+
+fn guard_text(rolls_back_in: Option<Duration>) -> String {
+    match rolls_back_in {
+        Some(left) => format!("rolled back in {left:?} unless it is settled before"),
+        None => "left behind; it has to be rolled back first".to_owned(),
+    }
+}
+
+/// A key of a network document, written the way a person would look for it:
+/// `interfaces[bond0].link-aggregation.mode`, `routes.config[2].destination`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    interface: Option<String>,
+    path: String,
+}
+
+impl Place {
+    /// The document as a whole.
+    pub fn document() -> Self {
+        Self { interface: None, path: String::new() }
+    }
+
+    /// A key below the document, e.g. `routes.config[2].destination`.
+    pub fn key(path: impl Into<String>) -> Self {
+        Self { interface: None, path: path.into() }
+    }
+
+    /// An interface, by name.
+    pub fn interface(name: impl Into<String>) -> Self {
+        Self { interface: Some(name.into()), path: String::new() }
+    }
+
+    /// The key `name` below this place.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        Self { interface: self.interface.clone(), path }
+    }
+
+    /// The entry `index` of the list at this place.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> Self {
+        Self { interface: self.interface.clone(), path: format!("{}[{index}]", self.path) }
+    }
+
+    /// The interface that is meant, if the place is inside one.
+    pub fn interface_name(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.interface, self.path.as_str()) {
+            (None, "") => f.write_str("the document"),
+            (None, path) => f.write_str(path),
+            (Some(name), "") => write!(f, "interfaces[{name}]"),
+            (Some(name), path) => write!(f, "interfaces[{name}].{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_read_as_paths() {
+        for (place, text) in [
+            (Place::document(), "the document"),
+            (Place::key("routes.config").entry(2).below("destination"), "routes.config[2].destination"),
+            (Place::interface("eth1.100"), "interfaces[eth1.100]"),
+            (
+                Place::interface("eth1").below("ipv4").below("address").entry(0).below("ip"),
+                "interfaces[eth1].ipv4.address[0].ip",
+            ),
+        ] {
+            assert_eq!(place.to_string(), text);
+        }
+        assert_eq!(Place::interface("eth1").below("mtu").interface_name(), Some("eth1"));
+        assert_eq!(Place::key("routes").interface_name(), None);
+    }
+
+    #[test]
+    fn every_error_says_what_is_wrong_whether_to_retry_and_where() {
+        let checkpoint = Checkpoint::new("7");
+        let place = Place::interface("eth1").below("mtu");
+        let table = [
+            (HostError::invalid(place.clone(), "too big"), false, "interfaces[eth1].mtu: too big"),
+            (
+                HostError::Unsupported { place: place.clone(), what: "VRF".into(), why: "no module".into() },
+                false,
+                "interfaces[eth1].mtu: this machine cannot do VRF: no module",
+            ),
+            (
+                HostError::Busy {
+                    checkpoint: checkpoint.clone(),
+                    rolls_back_in: Some(Duration::from_secs(3)),
+                },
+                true,
+                "another change of the network is still open on this machine (checkpoint 7, rolled back in 3s unless it is settled before)",
+            ),
+            (
+                HostError::Busy { checkpoint: checkpoint.clone(), rolls_back_in: None },
+                true,
+                "another change of the network is still open on this machine (checkpoint 7, left behind; it has to be rolled back first)",
+            ),
+            (
+                HostError::Unavailable { why: "stopped".into() },
+                true,
+                "NetworkManager is not available: stopped",
+            ),
+            (
+                HostError::Timeout { operation: Operation::Begin, after: Duration::from_secs(2) },
+                true,
+                "applying was not finished after 2s",
+            ),
+            (
+                HostError::VerificationFailed {
+                    place: place.clone(),
+                    wanted: "9000".into(),
+                    found: "1500".into(),
+                },
+                true,
+                "interfaces[eth1].mtu: after applying, 1500 was found where 9000 was wanted; the change was rolled back",
+            ),
+            (
+                HostError::Failed { place, why: "no carrier".into() },
+                true,
+                "interfaces[eth1].mtu: the machine failed to apply it: no carrier",
+            ),
+            (HostError::PermissionDenied { why: "not root".into() }, false, "not permitted: not root"),
+            (
+                HostError::CheckpointGone { checkpoint: checkpoint.clone() },
+                false,
+                "checkpoint 7 does not exist any more",
+            ),
+            (HostError::NotOurs { checkpoint }, false, "checkpoint 7 was made by another program"),
+        ];
+        for (error, retryable, text) in table {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.is_retryable(), retryable, "{text}");
+            assert!(error.advice().ends_with('.'), "{text}");
+        }
+    }
+}

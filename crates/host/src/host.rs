@@ -1,0 +1,129 @@
+//! The trait every machine is reached through, and the words it speaks in.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use crate::error::HostError;
+use crate::events::Events;
+use crate::state::NetworkState;
+
+/// A handle onto one machine.
+///
+/// Handles are cheap to clone, and every clone speaks to the same machine. What a handle starts belongs to the
+/// machine, not to the handle: dropping the last one, or the whole process, leaves an open change to the machine's
+/// own timer. The life of a change is told in the [crate's documentation](crate).
+///
+/// The futures can be sent between threads, so that they run in spawned tasks. Dropping one that has not finished
+/// does not take back what it has asked of the machine; after a dropped `begin`,
+/// [`open_checkpoints`](Host::open_checkpoints) says what is there.
+///
+/// Implementations bound their own waits for the machine; a caller that must go on earlier puts its own limit
+/// around the call.
+pub trait Host: Clone + Send + Sync + 'static {
+    /// Reads the whole state of the network as the machine has it now, secrets hidden.
+    fn observe(&self) -> impl Future<Output = Result<NetworkState, HostError>> + Send;
+
+    /// Changes from now on. Each call gives a stream of its own; see [`Events`] for what a slow reader gets.
+    fn events(&self) -> Events;
+
+    /// Applies `desired` on top of what is there and verifies it, without making it permanent. What is already as
+    /// desired is not touched.
+    ///
+    /// Before the first thing is touched the machine remembers how to go back. It goes back by itself when applying
+    /// takes longer than `deadline`, and when neither [`commit`](Host::commit) nor [`roll_back`](Host::roll_back)
+    /// was called within `deadline` after this returned: no matter what has become of the caller.
+    ///
+    /// An error means that the machine is as before, with one exception: when the service died half-way, the change
+    /// is listed by [`open_checkpoints`](Host::open_checkpoints) and has to be rolled back from there.
+    fn begin(
+        &self,
+        desired: &NetworkState,
+        deadline: Duration,
+    ) -> impl Future<Output = Result<Checkpoint, HostError>> + Send;
+
+    /// Makes the change permanent. After [`HostError::CheckpointGone`] it is not: roll back, or read the state.
+    fn commit(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
+
+    /// Puts the machine back as it was before the change.
+    ///
+    /// That is done even when the machine itself has lost the way back (its network service was restarted): what
+    /// was there before has been noted down by [`begin`](Host::begin). [`HostError::CheckpointGone`] says that there
+    /// is nothing left of this change to put back.
+    fn roll_back(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
+
+    /// Changes that are neither committed nor rolled back: those of this agent, also of an earlier life of it, and
+    /// those of other programs. A restarted agent rolls back its own before it does anything else.
+    fn open_checkpoints(&self) -> impl Future<Output = Result<Vec<OpenCheckpoint>, HostError>> + Send;
+
+    /// What is known about the versions now; never waits for a service that is down.
+    fn versions(&self) -> impl Future<Output = Versions> + Send;
+}
+
+/// The name of one uncommitted change; for NetworkManager its object path on the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Checkpoint(String);
+
+impl Checkpoint {
+    /// A checkpoint known by `name`. Callers of a [`Host`] get theirs from it and have no need of this.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name, as the machine knows it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A change that is neither committed nor rolled back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCheckpoint {
+    pub checkpoint: Checkpoint,
+    /// Made by this agent, in this life or an earlier one. Nobody else's may be committed or rolled back.
+    pub ours: bool,
+    pub guard: Guard,
+}
+
+/// Who puts the machine back if nobody settles the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// The machine itself, after this time.
+    RollsBackIn(Duration),
+    /// Nobody: the service that kept the timer was restarted, and the change stays until it is rolled back by us.
+    Lost,
+}
+
+/// The versions of what stands between us and the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versions {
+    pub nmstate: String,
+    /// `None` while NetworkManager does not run.
+    pub network_manager: Option<String>,
+}
+
+/// What was asked of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Observe,
+    Begin,
+    Commit,
+    RollBack,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Observe => "reading the state",
+            Self::Begin => "applying",
+            Self::Commit => "committing",
+            Self::RollBack => "rolling back",
+        })
+    }
+}

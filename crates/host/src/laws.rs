@@ -1,0 +1,404 @@
+//! What every [`Host`] has to obey, written against the trait alone.
+//!
+//! Public, so that whoever has a machine at hand can put it on trial: the simulated one is tried in this crate's own
+//! tests, one that needs a real network service wherever such a service can be started. There is no feature to switch
+//! them on, because generic code that nobody calls is not part of any binary.
+//!
+//! The laws are run one after the other on a machine that nobody else changes meanwhile. They leave it as they found
+//! it, unless one is broken.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{Checkpoint, Guard, Host, HostError, NetworkState, Topic};
+
+/// Where on the machine the laws may play.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    /// A network card that may lose and get addresses for a moment.
+    pub nic: String,
+    /// A name that no interface has.
+    pub bridge: String,
+    /// The time that changes are left open; at least what the machine needs for applying one.
+    pub deadline: Duration,
+    /// How much later than promised something may be seen.
+    pub patience: Duration,
+    /// How long nothing may happen before it counts as silence.
+    pub silence: Duration,
+}
+
+impl Ground {
+    /// A ground for machines that answer at once, with `nic` to play with.
+    pub fn on(nic: impl Into<String>) -> Self {
+        Self {
+            nic: nic.into(),
+            bridge: "laws0".to_owned(),
+            deadline: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            silence: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A law that the host does not obey.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    pub law: &'static str,
+    pub why: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the law {:?} is broken: {}", self.law, self.why)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Runs all laws; the first broken one ends it.
+pub async fn all<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    reading_changes_nothing(host, ground).await?;
+    a_refused_document_changes_nothing(host, ground).await?;
+    rolling_back_restores(host, ground).await?;
+    time_restores(host, ground).await?;
+    a_change_outlives_its_maker(host, ground).await?;
+    committing_keeps(host, ground).await?;
+    one_change_at_a_time(host, ground).await?;
+    what_is_so_already_is_not_touched(host, ground).await
+}
+
+/// Reading gives the same as long as nothing happens, and wakes nobody.
+pub async fn reading_changes_nothing<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("reading changes nothing", host, ground);
+    let mut events = host.events();
+    let before = law.look().await?;
+    law.same(&before, &law.look().await?)?;
+    match timeout(ground.silence, events.next()).await {
+        Err(_) => Ok(()),
+        Ok(changes) => law.broken(format!("nothing was done, and still there was {changes:?}")),
+    }
+}
+
+/// An impossible document is refused for good, with the place, and nothing is touched.
+pub async fn a_refused_document_changes_nothing<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("a refused document changes nothing", host, ground);
+    let before = law.look().await?;
+    let mut desired = law.bridge_with_route()?.into_value();
+    desired["routes"]["config"][0]["next-hop-interface"] = json!("no-such-if");
+    match host.begin(&law.parse(desired)?, ground.deadline).await {
+        Ok(_) => return law.broken("a route over an interface that does not exist was accepted"),
+        Err(error) if error.is_retryable() => {
+            return law.broken(format!("retrying cannot help, but the error says so: {error}"));
+        }
+        Err(error) if error.place().is_none() => {
+            return law.broken(format!("the error does not say where: {error}"));
+        }
+        Err(_) => {}
+    }
+    law.same(&before, &law.look().await?)?;
+    law.nothing_of_ours_is_open().await
+}
+
+/// Begin and roll back is as before, and wakes those who watch.
+pub async fn rolling_back_restores<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("rolling back restores", host, ground);
+    let before = law.look().await?;
+    let mut events = host.events();
+    let desired = law.bridge_and_address()?;
+    let checkpoint = law.begin(&desired).await?;
+    law.satisfied(&desired).await?;
+    match timeout(ground.patience, events.next()).await {
+        Ok(Some(changes)) if [Topic::Link, Topic::Address].iter().any(|topic| changes.contains(*topic)) => {}
+        other => return law.broken(format!("a new interface gave {other:?} to those who watch")),
+    }
+    law.roll_back(&checkpoint).await?;
+    law.same(&before, &law.look().await?)?;
+    law.gone("rolling back a second time", host.roll_back(&checkpoint).await)?;
+    law.gone("committing what was rolled back", host.commit(&checkpoint).await)?;
+    law.nothing_of_ours_is_open().await
+}
+
+/// A change that nobody settles is undone when its time has passed.
+pub async fn time_restores<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("time restores", host, ground);
+    let before = law.look().await?;
+    let checkpoint = law.begin(&law.bridge_and_address()?).await?;
+    law.becomes(&before, ground.deadline + ground.patience).await?;
+    law.gone("committing after the deadline", host.commit(&checkpoint).await)?;
+    law.nothing_of_ours_is_open().await
+}
+
+/// A change can be found and undone by somebody who knows nothing of it, while the machine still guards it.
+pub async fn a_change_outlives_its_maker<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("a change outlives its maker", host, ground);
+    let before = law.look().await?;
+    let desired = law.bridge_and_address()?;
+    let maker = {
+        let (host, desired, deadline) = (host.clone(), desired.clone(), ground.deadline);
+        tokio::spawn(async move { host.begin(&desired, deadline).await.map(drop) })
+    };
+    match maker.await {
+        Ok(Ok(())) => {}
+        other => return law.broken(format!("a change could not be begun in a task of its own: {other:?}")),
+    }
+    let open = law.expect("listing open checkpoints", host.open_checkpoints().await)?;
+    let Some(left) = open.iter().find(|open| open.ours) else {
+        return law.broken(format!("the change is not in the list: {open:?}"));
+    };
+    match left.guard {
+        Guard::RollsBackIn(left) if left <= ground.deadline => {}
+        other => {
+            return law.broken(format!("it should be guarded for {:?}, but is {other:?}", ground.deadline));
+        }
+    }
+    law.satisfied(&desired).await?;
+    law.roll_back(&left.checkpoint).await?;
+    law.same(&before, &law.look().await?)
+}
+
+/// A committed change stays when its time has passed, and what is wanted absent is gone.
+pub async fn committing_keeps<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("committing keeps", host, ground);
+    let before = law.look().await?;
+    let desired = law.bridge_with_route()?;
+    let checkpoint = law.begin(&desired).await?;
+    law.expect("committing", host.commit(&checkpoint).await)?;
+    law.nothing_of_ours_is_open().await?;
+    sleep(ground.deadline + ground.silence).await;
+    law.satisfied(&desired).await?;
+    law.gone("rolling back what was committed", host.roll_back(&checkpoint).await)?;
+    law.satisfied(&desired).await?;
+
+    law.remove_bridge().await?;
+    law.same(&before, &law.look().await?)
+}
+
+/// While a change is open, a second one is refused, and the first is not disturbed.
+pub async fn one_change_at_a_time<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("one change at a time", host, ground);
+    let before = law.look().await?;
+    let first = law.bridge_with_route()?;
+    let checkpoint = law.begin(&first).await?;
+    match host.begin(&law.bridge_and_address()?, ground.deadline).await {
+        Err(HostError::Busy { checkpoint: other, .. }) if other == checkpoint => {}
+        other => {
+            return law
+                .broken(format!("a second change should find the first in its way, but got {other:?}"));
+        }
+    }
+    law.satisfied(&first).await?;
+    law.roll_back(&checkpoint).await?;
+    law.same(&before, &law.look().await?)
+}
+
+/// Applying what is so already touches nothing: nobody who watches is woken.
+pub async fn what_is_so_already_is_not_touched<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("what is so already is not touched", host, ground);
+    let before = law.look().await?;
+    let desired = law.bridge_with_route()?;
+    let checkpoint = law.begin(&desired).await?;
+    law.expect("committing", host.commit(&checkpoint).await)?;
+    law.silence().await?;
+
+    let settled = law.look().await?;
+    let mut events = host.events();
+    let again = law.begin(&desired).await?;
+    law.expect("committing again", host.commit(&again).await)?;
+    if let Ok(changes) = timeout(ground.silence, events.next()).await {
+        return law.broken(format!("applying it again gave {changes:?} to those who watch"));
+    }
+    law.same(&settled, &law.look().await?)?;
+
+    law.remove_bridge().await?;
+    law.same(&before, &law.look().await?)
+}
+
+/// One law on trial.
+struct Law<'a, H> {
+    name: &'static str,
+    host: &'a H,
+    ground: &'a Ground,
+}
+
+impl<'a, H: Host> Law<'a, H> {
+    fn new(name: &'static str, host: &'a H, ground: &'a Ground) -> Self {
+        Self { name, host, ground }
+    }
+
+    fn broken<T>(&self, why: impl Into<String>) -> Result<T, Broken> {
+        Err(Broken { law: self.name, why: why.into() })
+    }
+
+    fn expect<T>(&self, what: &str, result: Result<T, HostError>) -> Result<T, Broken> {
+        result.or_else(|error| self.broken(format!("{what} failed: {error}")))
+    }
+
+    fn gone(&self, what: &str, result: Result<(), HostError>) -> Result<(), Broken> {
+        match result {
+            Err(HostError::CheckpointGone { .. }) => Ok(()),
+            other => self.broken(format!("{what} should find no checkpoint, but gave {other:?}")),
+        }
+    }
+
+    fn parse(&self, document: Value) -> Result<NetworkState, Broken> {
+        self.expect("writing the document", NetworkState::parse(document))
+    }
+
+    async fn begin(&self, desired: &NetworkState) -> Result<Checkpoint, Broken> {
+        self.expect("beginning", self.host.begin(desired, self.ground.deadline).await)
+    }
+
+    async fn roll_back(&self, checkpoint: &Checkpoint) -> Result<(), Broken> {
+        self.expect("rolling back", self.host.roll_back(checkpoint).await)
+    }
+
+    /// Reads the state. No state may show a port whose controller is not there.
+    async fn look(&self) -> Result<NetworkState, Broken> {
+        let state = self.expect("reading", self.host.observe().await)?;
+        for interface in state.interfaces() {
+            if let Some(controller) = interface.get("controller").and_then(Value::as_str)
+                && !controller.is_empty()
+                && state.interface(controller).is_none()
+            {
+                return self.broken(format!(
+                    "{:?} is a port of {controller}, which is not there",
+                    interface.get("name")
+                ));
+            }
+        }
+        Ok(state)
+    }
+
+    async fn satisfied(&self, desired: &NetworkState) -> Result<(), Broken> {
+        match desired.first_unmet_in(&self.look().await?) {
+            None => Ok(()),
+            Some(unmet) => self.broken(format!("the change is not there: {unmet:?}")),
+        }
+    }
+
+    fn same(&self, before: &NetworkState, now: &NetworkState) -> Result<(), Broken> {
+        let (before, now) = (still(before), still(now));
+        if before == now {
+            return Ok(());
+        }
+        self.broken(format!("the state is not what it was.\nbefore: {before:#?}\nnow: {now:#?}"))
+    }
+
+    /// Waits until the state is `wanted`.
+    async fn becomes(&self, wanted: &NetworkState, limit: Duration) -> Result<(), Broken> {
+        let end = Instant::now() + limit;
+        let mut events = self.host.events();
+        loop {
+            let now = self.look().await?;
+            if still(&now) == still(wanted) {
+                return Ok(());
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.same(wanted, &now);
+            }
+            // Woken by a change, or by the end of the time: the state is looked at once more in either case.
+            let _ = timeout(left, events.next()).await;
+        }
+    }
+
+    /// Waits until the machine has stopped moving.
+    async fn silence(&self) -> Result<(), Broken> {
+        let end = Instant::now() + self.ground.patience;
+        let mut events = self.host.events();
+        while timeout(self.ground.silence, events.next()).await.is_ok() {
+            if Instant::now() > end {
+                return self.broken("the machine does not come to rest");
+            }
+        }
+        Ok(())
+    }
+
+    async fn nothing_of_ours_is_open(&self) -> Result<(), Broken> {
+        let open = self.expect("listing open checkpoints", self.host.open_checkpoints().await)?;
+        match open.iter().find(|open| open.ours) {
+            None => Ok(()),
+            Some(left) => self.broken(format!("this is still open: {left:?}")),
+        }
+    }
+
+    async fn remove_bridge(&self) -> Result<(), Broken> {
+        let name = &self.ground.bridge;
+        let absent = json!({ "interfaces": [{ "name": name, "type": "linux-bridge", "state": "absent" }] });
+        let checkpoint = self.begin(&self.parse(absent)?).await?;
+        self.expect("committing the removal", self.host.commit(&checkpoint).await)?;
+        match self.look().await?.interface(name) {
+            None => Ok(()),
+            Some(_) => self.broken(format!("{name} is still there after it was removed")),
+        }
+    }
+
+    /// Touches what is there and makes something new. The addresses are from the blocks for documentation.
+    fn bridge_and_address(&self) -> Result<NetworkState, Broken> {
+        self.parse(json!({
+            "interfaces": [
+                {
+                    "name": self.ground.nic,
+                    "state": "up",
+                    "ipv4": {
+                        "enabled": true, "dhcp": false,
+                        "address": [{ "ip": "203.0.113.65", "prefix-length": 27 }]
+                    }
+                },
+                {
+                    "name": self.ground.bridge,
+                    "type": "linux-bridge",
+                    "state": "up",
+                    "bridge": { "port": [] }
+                }
+            ]
+        }))
+    }
+
+    /// Makes something new that can be removed without a trace.
+    fn bridge_with_route(&self) -> Result<NetworkState, Broken> {
+        self.parse(json!({
+            "interfaces": [{
+                "name": self.ground.bridge,
+                "type": "linux-bridge",
+                "state": "up",
+                "ipv4": {
+                    "enabled": true, "dhcp": false,
+                    "address": [{ "ip": "203.0.113.1", "prefix-length": 27 }]
+                },
+                "bridge": { "port": [] }
+            }],
+            "routes": {
+                "config": [{
+                    "destination": "198.51.100.0/24",
+                    "next-hop-interface": self.ground.bridge,
+                    "next-hop-address": "203.0.113.2",
+                    "metric": 150,
+                    "table-id": 254
+                }]
+            }
+        }))
+    }
+}
+
+/// The state without the values that move although nothing changes.
+fn still(state: &NetworkState) -> NetworkState {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => strip_map(map),
+            Value::Array(entries) => entries.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    fn strip_map(map: &mut Map<String, Value>) {
+        let moving = ["gc-timer", "hello-timer", "preferred-life-time", "valid-life-time"];
+        map.retain(|key, _| !moving.contains(&key.as_str()));
+        map.values_mut().for_each(strip);
+    }
+    let mut value = state.clone().into_value();
+    strip(&mut value);
+    NetworkState::parse(value).unwrap_or_default()
+}

@@ -1,0 +1,29 @@
+//! A machine in memory, for tests and for fleets of thousands.
+//!
+//! It behaves like nmstate with NetworkManager where an agent can tell the difference: partial documents are merged,
+//! what cannot be is refused before anything is touched, a change is verified, guarded by a timer and undone
+//! exactly. It misbehaves like them, too, on demand: see [`Fault`] and [`ApplyFault`].
+//!
+//! What it does not have, it refuses or says: no Open vSwitch, no interfaces found by hardware address. The wire it is
+//! on is silent: nobody answers to DHCP or router solicitations, and interfaces have no link-local addresses. Unlike
+//! nmstate, it shows the routes to directly connected networks among the running ones, so that nobody can mistake the
+//! running routes for the configured ones.
+
+mod checkpoint;
+mod faults;
+mod host;
+mod interface;
+mod ip;
+mod kind;
+mod machine;
+mod names;
+mod network;
+mod routes;
+mod rules;
+mod topology;
+mod wish;
+
+pub use faults::{ApplyFault, Fault, Strikes};
+pub use host::SimulatedHost;
+pub use kind::Kind;
+pub use machine::{Builder, SimulatedMachine};

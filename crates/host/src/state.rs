@@ -1,0 +1,255 @@
+//! The document that describes a network, desired or real.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{HostError, Place};
+use crate::secrets;
+
+/// A network state in the language of nmstate, as JSON.
+///
+/// Built by [`parse`](Self::parse), so the parts that are read here have the right shape: `interfaces` is a list
+/// of objects with a `name` each, `routes`, `route-rules` and `dns-resolver` hold what they should hold. What the keys
+/// inside mean, and whether they exist, is for the machine to judge.
+///
+/// `Debug` hides secrets. Serialising does not: what is written out is what was read in.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct NetworkState(Map<String, Value>);
+
+/// Which of the two lists of routes: those that are in force, or those that were configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteList {
+    /// What the machine routes by, wherever it comes from.
+    Running,
+    /// What somebody configured. This is what a desired state is about.
+    Config,
+}
+
+impl RouteList {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Config => "config",
+        }
+    }
+}
+
+impl NetworkState {
+    /// Takes a document whose known sections have the right shape, and refuses any other.
+    ///
+    /// A section that is `null` counts as not there, because that is what an empty key in YAML becomes.
+    pub fn parse(document: Value) -> Result<Self, HostError> {
+        let mut sections = match document {
+            Value::Object(map) => map,
+            Value::Null => Map::new(),
+            other => return Err(wrong_shape(&Place::document(), "a map of sections", &other)),
+        };
+        sections.retain(|_, section| !section.is_null());
+
+        for (index, interface) in list(&sections, "interfaces", &Place::key("interfaces"))?.iter().enumerate()
+        {
+            let place = Place::key("interfaces").entry(index);
+            let interface = object(interface, &place)?;
+            match interface.get("name") {
+                Some(Value::String(name)) if !name.is_empty() => {
+                    let place = Place::interface(name);
+                    for key in ["type", "state"] {
+                        if let Some(value) = interface.get(key).filter(|v| !v.is_string() && !v.is_null()) {
+                            return Err(wrong_shape(&place.below(key), "a word", value));
+                        }
+                    }
+                }
+                _ => return Err(HostError::invalid(place.below("name"), "every interface needs a name")),
+            }
+        }
+        for (section, lists) in [("routes", &["running", "config"][..]), ("route-rules", &["config"])] {
+            let Some(value) = sections.get(section) else { continue };
+            let place = Place::key(section);
+            let section = object(value, &place)?;
+            for key in lists {
+                let place = place.below(key);
+                for (index, entry) in list(section, key, &place)?.iter().enumerate() {
+                    object(entry, &place.entry(index))?;
+                }
+            }
+        }
+        if let Some(value) = sections.get("dns-resolver") {
+            let place = Place::key("dns-resolver");
+            let section = object(value, &place)?;
+            for key in ["running", "config"] {
+                if let Some(value) = section.get(key).filter(|v| !v.is_null()) {
+                    object(value, &place.below(key))?;
+                }
+            }
+        }
+        if let Some(value) = sections.get("hostname") {
+            object(value, &Place::key("hostname"))?;
+        }
+        Ok(Self(sections))
+    }
+
+    /// A document put together by a host, which knows the shape.
+    pub(crate) fn assembled<const N: usize>(sections: [(&str, Value); N]) -> Self {
+        Self(sections.into_iter().map(|(name, section)| (name.to_owned(), section)).collect())
+    }
+
+    /// The sections, by name.
+    pub fn sections(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The document as plain JSON, secrets included.
+    pub fn into_value(self) -> Value {
+        Value::Object(self.0)
+    }
+
+    /// The interfaces, in the order in which they are written.
+    pub fn interfaces(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        self.list("interfaces")
+    }
+
+    /// The interface called `name`.
+    pub fn interface(&self, name: &str) -> Option<&Map<String, Value>> {
+        self.interfaces().find(|interface| interface_name(interface) == name)
+    }
+
+    /// One of the lists of routes; empty when it is not there.
+    pub fn routes(&self, which: RouteList) -> impl Iterator<Item = &Map<String, Value>> {
+        objects(self.0.get("routes").and_then(|routes| routes.get(which.key())))
+    }
+
+    /// The routing rules; empty when there are none.
+    pub fn route_rules(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        objects(self.0.get("route-rules").and_then(|rules| rules.get("config")))
+    }
+
+    /// The resolver's configuration, when the document speaks of it.
+    pub fn resolver_config(&self) -> Option<&Map<String, Value>> {
+        self.0.get("dns-resolver")?.get("config")?.as_object()
+    }
+
+    /// The host name section, when the document speaks of it.
+    pub fn hostname(&self) -> Option<&Map<String, Value>> {
+        self.0.get("hostname")?.as_object()
+    }
+
+    fn list(&self, section: &str) -> impl Iterator<Item = &Map<String, Value>> {
+        objects(self.0.get(section))
+    }
+}
+
+/// The name of an interface out of a parsed document.
+pub(crate) fn interface_name(interface: &Map<String, Value>) -> &str {
+    interface.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+impl TryFrom<Value> for NetworkState {
+    type Error = HostError;
+
+    fn try_from(document: Value) -> Result<Self, HostError> {
+        Self::parse(document)
+    }
+}
+
+impl fmt::Debug for NetworkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = Value::Object(self.0.clone());
+        secrets::hide(&mut shown);
+        if f.alternate() { write!(f, "NetworkState({shown:#})") } else { write!(f, "NetworkState({shown})") }
+    }
+}
+
+fn objects(list: Option<&Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+}
+
+fn list<'a>(map: &'a Map<String, Value>, key: &str, place: &Place) -> Result<&'a [Value], HostError> {
+    match map.get(key) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(entries)) => Ok(entries),
+        Some(other) => Err(wrong_shape(place, "a list", other)),
+    }
+}
+
+fn object<'a>(value: &'a Value, place: &Place) -> Result<&'a Map<String, Value>, HostError> {
+    value.as_object().ok_or_else(|| wrong_shape(place, "a map of keys", value))
+}
+
+fn wrong_shape(place: &Place, expected: &str, found: &Value) -> HostError {
+    let found = match found {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    };
+    HostError::invalid(place.clone(), format!("{expected} is expected here, but {found} was found"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_document_with_the_wrong_shape_is_refused_with_the_place() {
+        for (document, error) in [
+            (json!([]), "the document: a map of sections is expected here, but a list was found"),
+            (json!({ "interfaces": {} }), "interfaces: a list is expected here, but a map was found"),
+            (
+                json!({ "interfaces": [{ "name": "eth0" }, "eth1"] }),
+                "interfaces[1]: a map of keys is expected here, but a text was found",
+            ),
+            (
+                json!({ "interfaces": [{ "type": "ethernet" }] }),
+                "interfaces[0].name: every interface needs a name",
+            ),
+            (json!({ "interfaces": [{ "name": 7 }] }), "interfaces[0].name: every interface needs a name"),
+            (
+                json!({ "interfaces": [{ "name": "eth0", "state": true }] }),
+                "interfaces[eth0].state: a word is expected here, but a truth value was found",
+            ),
+            (
+                json!({ "routes": { "config": [7] } }),
+                "routes.config[0]: a map of keys is expected here, but a number was found",
+            ),
+            (
+                json!({ "route-rules": { "config": "all" } }),
+                "route-rules.config: a list is expected here, but a text was found",
+            ),
+            (
+                json!({ "dns-resolver": { "config": [] } }),
+                "dns-resolver.config: a map of keys is expected here, but a list was found",
+            ),
+            (json!({ "hostname": "a" }), "hostname: a map of keys is expected here, but a text was found"),
+        ] {
+            let refusal = NetworkState::parse(document.clone()).expect_err("wrong shape was taken");
+            assert_eq!(refusal.to_string(), error, "{document}");
+            assert!(!refusal.is_retryable());
+        }
+    }
+
+    #[test]
+    fn empty_sections_count_as_not_there() {
+        let state = NetworkState::parse(json!({ "interfaces": null, "routes": { "config": null } }))
+            .expect("an empty section is fine");
+        assert_eq!(state.interfaces().count(), 0);
+        assert_eq!(state.routes(RouteList::Config).count(), 0);
+        assert_eq!(NetworkState::parse(Value::Null), Ok(NetworkState::default()));
+    }
+
+    #[test]
+    fn serialising_keeps_the_order_and_the_secrets_that_debug_hides() {
+        let text = r#"{"routes":{"config":[]},"interfaces":[{"name":"eth1","802.1x":{"password":"hush"}}]}"#;
+        let state: NetworkState = serde_json::from_str(text).expect("well-formed");
+        assert_eq!(serde_json::to_string(&state).expect("serialisable"), text);
+        assert!(!format!("{state:?}{state:#?}").contains("hush"));
+
+        let refusal = serde_json::from_str::<NetworkState>("[]").expect_err("not a document");
+        assert!(refusal.to_string().starts_with("the document: "), "{refusal}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Is a wish fulfilled? The first thing of a desired state that a real one does not have.
+
+use serde_json::{Map, Value};
+
+use crate::address::{parse_ip, parse_server};
+use crate::error::Place;
+use crate::routing;
+use crate::scalar;
+use crate::secrets;
+use crate::state::{NetworkState, RouteList, interface_name};
+
+/// Something that was wanted and is not there. The texts hide secrets and are cut to a length that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmet {
+    pub place: Place,
+    pub wanted: String,
+    pub found: String,
+}
+
+impl NetworkState {
+    /// The first thing that this desired state asks for and `current` does not have; `None` when all is as wanted.
+    ///
+    /// What is not named is not looked at. Lists of ports and addresses are compared without regard to order, and
+    /// more addresses than wanted are fine; other lists have to be equal.
+    pub fn first_unmet_in(&self, current: &NetworkState) -> Option<Unmet> {
+        self.interfaces()
+            .find_map(|desired| interface(desired, current))
+            .or_else(|| routes(self, current))
+            .or_else(|| rules(self, current))
+            .or_else(|| resolver(self, current))
+            .or_else(|| hostname(self, current))
+    }
+}
+
+/// Keys that a desired state may carry because it was made from a real one, and that nobody can ask for.
+const READ_ONLY: [&str; 8] =
+    ["name", "state", "permanent-mac-address", "min-mtu", "max-mtu", "driver", "copy-mac-from", "identifier"];
+
+fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unmet> {
+    let name = interface_name(desired);
+    let place = Place::interface(name);
+    let found = current.interface(name);
+    let state = desired.get("state").and_then(Value::as_str).unwrap_or("up");
+    match (state, found) {
+        ("ignore", _) | ("absent" | "down", None) => None,
+        ("absent" | "down", Some(found)) => {
+            // Hardware cannot be taken out; what a machine does with an unused one is its own affair.
+            let kind = found.get("type").and_then(Value::as_str).unwrap_or_default();
+            let stays = matches!(kind, "ethernet" | "infiniband" | "loopback" | "unknown");
+            (!stays).then(|| unmet(&place, "state", &Value::from(state), found.get("state")))
+        }
+        (_, None) => {
+            Some(Unmet { place, wanted: "the interface".to_owned(), found: "no such interface".to_owned() })
+        }
+        (_, Some(found)) => {
+            if found.get("state").and_then(Value::as_str) != Some("up") {
+                return Some(unmet(&place, "state", &Value::from("up"), found.get("state")));
+            }
+            desired
+                .iter()
+                .filter(|(key, wanted)| !READ_ONLY.contains(&key.as_str()) && !wanted.is_null())
+                .find_map(|(key, wanted)| {
+                    let found_key = if key == "bond" { "link-aggregation" } else { key };
+                    interface_key(key, wanted, found.get(found_key), &place)
+                })
+        }
+    }
+}
+
+fn interface_key(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Option<Unmet> {
+    let satisfied = match key {
+        "ipv4" | "ipv6" => return ip(key, wanted, found, place),
+        // A veth is an ethernet interface to whoever configures it.
+        "type" => {
+            let alike = |kind: Option<&Value>| {
+                match kind.and_then(Value::as_str) {
+                    Some("veth") => Some("ethernet"),
+                    other => other,
+                }
+                .map(str::to_owned)
+            };
+            alike(Some(wanted)) == alike(found)
+        }
+        "mac-address" => text(Some(wanted)).eq_ignore_ascii_case(text(found)),
+        "controller" => text(Some(wanted)) == text(found),
+        _ => return below(key, wanted, found, place),
+    };
+    (!satisfied).then(|| unmet(place, key, wanted, found))
+}
+
+fn ip(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Option<Unmet> {
+    let (Some(wanted), place) = (wanted.as_object(), place.below(key)) else { return None };
+    let empty = Map::new();
+    let found = found.and_then(Value::as_object).unwrap_or(&empty);
+    let enabled = |map: &Map<String, Value>| map.get("enabled").and_then(scalar::truth);
+    let is_enabled = enabled(found).unwrap_or(false);
+    match enabled(wanted) {
+        Some(want_enabled) if want_enabled != is_enabled => {
+            return Some(unmet(&place, "enabled", &Value::from(want_enabled), found.get("enabled")));
+        }
+        // Without a word about `enabled`, addresses for a disabled stack are held back, not refused.
+        _ if !is_enabled => return None,
+        _ => {}
+    }
+    let is_auto =
+        ["dhcp", "autoconf"].iter().any(|key| found.get(*key).and_then(scalar::truth) == Some(true));
+    wanted.iter().filter(|(_, wanted)| !wanted.is_null()).find_map(|(key, wanted)| match key.as_str() {
+        "enabled" | "allow-extra-address" => None,
+        key if key.starts_with("auto-") && !is_auto => None,
+        "address" => wanted.as_array().into_iter().flatten().enumerate().find_map(|(index, wanted)| {
+            let addresses = found.get("address").and_then(Value::as_array).into_iter().flatten();
+            let there =
+                is_link_local(wanted) || addresses.into_iter().any(|found| same_address(wanted, found));
+            (!there).then(|| Unmet {
+                place: place.below("address").entry(index),
+                wanted: shown("address", wanted),
+                found: shown("address", found.get("address").unwrap_or(&Value::Null)),
+            })
+        }),
+        "dhcp" | "autoconf" if scalar::truth(wanted) == Some(false) && !found.contains_key(key) => None,
+        key => below(key, wanted, found.get(key), &place),
+    })
+}
+
+fn is_link_local(address: &Value) -> bool {
+    address.get("ip").and_then(Value::as_str).is_some_and(|ip| ip.to_ascii_lowercase().starts_with("fe80:"))
+}
+
+fn same_address(a: &Value, b: &Value) -> bool {
+    let ip = |address: &Value| parse_ip(address.get("ip")?.as_str()?).ok();
+    let prefix = |address: &Value| scalar::number(address.get("prefix-length")?);
+    ip(a).is_some() && ip(a) == ip(b) && prefix(a) == prefix(b)
+}
+
+/// Everything inside `wanted` is inside `found`.
+fn below(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Option<Unmet> {
+    match (wanted, found) {
+        (Value::Null, _) => None,
+        (Value::Object(wanted), Some(Value::Object(found))) => {
+            wanted.iter().find_map(|(below_key, wanted)| {
+                // `port` may be asked for by its other name, and is always shown by this one.
+                let found_key = if below_key == "ports" { "port" } else { below_key };
+                below(below_key, wanted, found.get(found_key), &place.below(key))
+            })
+        }
+        (Value::Array(wanted_list), Some(Value::Array(found_list))) => {
+            let wanted_list = in_order(wanted_list);
+            let found_list = in_order(found_list);
+            let equal = wanted_list.len() == found_list.len()
+                && wanted_list
+                    .iter()
+                    .zip(&found_list)
+                    .all(|(wanted, found)| below(key, wanted, Some(found), place).is_none());
+            (!equal).then(|| unmet(place, key, wanted, found))
+        }
+        (wanted, Some(found)) if scalar::same(wanted, found) => None,
+        (_, Some(Value::String(found))) if found == secrets::HIDDEN => None,
+        (wanted, found) => Some(unmet(place, key, wanted, found)),
+    }
+}
+
+/// Ports, by name or as maps with a name, in an order that does not depend on who wrote them down.
+fn in_order(list: &[Value]) -> Vec<&Value> {
+    let name = |entry: &Value| entry.get("name").unwrap_or(entry).as_str().map(str::to_owned);
+    let mut sorted: Vec<_> = list.iter().collect();
+    if list.iter().all(|entry| name(entry).is_some()) {
+        sorted.sort_by_key(|entry| name(entry));
+    }
+    sorted
+}
+
+fn routes(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    entries(
+        "routes.config",
+        desired.routes(RouteList::Config),
+        current.routes(RouteList::Config),
+        routing::canonical_route,
+    )
+}
+
+fn rules(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    entries("route-rules.config", desired.route_rules(), current.route_rules(), routing::canonical_rule)
+}
+
+type Canonical<E> = fn(&Map<String, Value>, &Place) -> Result<Map<String, Value>, E>;
+
+fn entries<'a, E>(
+    list: &str,
+    desired: impl Iterator<Item = &'a Map<String, Value>>,
+    current: impl Iterator<Item = &'a Map<String, Value>>,
+    canonical: Canonical<E>,
+) -> Option<Unmet> {
+    let spell =
+        |entry: &Map<String, Value>| canonical(entry, &Place::document()).unwrap_or_else(|_| entry.clone());
+    let desired: Vec<_> = desired.map(spell).collect();
+    let current: Vec<_> = current.map(spell).collect();
+    desired.iter().enumerate().filter(|(_, entry)| !routing::is_ignored(entry)).find_map(|(index, wanted)| {
+        let place = Place::key(list).entry(index);
+        let there = current.iter().find(|found| routing::matches(wanted, found));
+        match (routing::is_absent(wanted), there) {
+            (true, Some(found)) => {
+                let asked_for =
+                    desired.iter().any(|other| !routing::is_absent(other) && routing::matches(other, found));
+                (!asked_for).then(|| Unmet {
+                    place,
+                    wanted: "nothing that matches".to_owned(),
+                    found: shown(list, &Value::Object(found.clone())),
+                })
+            }
+            (false, None) => Some(Unmet {
+                place,
+                wanted: shown(list, &Value::Object(wanted.clone())),
+                found: "nothing like it".to_owned(),
+            }),
+            _ => None,
+        }
+    })
+}
+
+fn resolver(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    let wanted = desired.resolver_config()?;
+    let empty = Map::new();
+    let found = current.resolver_config().unwrap_or(&empty);
+    let keys = ["server", "search", "options"];
+    let named: Vec<_> =
+        keys.into_iter().filter(|key| wanted.get(*key).is_some_and(|v| !v.is_null())).collect();
+    // An empty section asks for an empty configuration.
+    let looked_at = if named.is_empty() { keys.to_vec() } else { named };
+    looked_at.into_iter().find_map(|key| {
+        let list =
+            |map: &Map<String, Value>| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let (wanted, found) = (list(wanted), list(found));
+        let canonical = |entries: &[Value]| -> Vec<String> {
+            let words = entries.iter().map(|entry| entry.as_str().unwrap_or_default());
+            words.map(|word| parse_server(word).unwrap_or_else(|_| word.to_owned())).collect()
+        };
+        (canonical(&wanted) != canonical(&found)).then(|| {
+            unmet(&Place::key("dns-resolver.config"), key, &Value::Array(wanted), Some(&Value::Array(found)))
+        })
+    })
+}
+
+fn hostname(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    let found = current.hostname();
+    desired.hostname()?.iter().find_map(|(key, wanted)| {
+        below(key, wanted, found.and_then(|found| found.get(key)), &Place::key("hostname"))
+    })
+}
+
+fn text(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or_default()
+}
+
+fn unmet(place: &Place, key: &str, wanted: &Value, found: Option<&Value>) -> Unmet {
+    Unmet {
+        place: place.below(key),
+        wanted: shown(key, wanted),
+        found: found.map_or_else(|| "nothing".to_owned(), |found| shown(key, found)),
+    }
+}
+
+/// The longest value that an error shows; the rest is in the document.
+const SHOWN_LENGTH: usize = 200;
+
+fn shown(key: &str, value: &Value) -> String {
+    if secrets::is_secret(key, value) {
+        return "(a secret)".to_owned();
+    }
+    let mut value = value.clone();
+    secrets::hide(&mut value);
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN_LENGTH) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
