@@ -64,6 +64,7 @@ struct Inner {
 impl Lab {
     pub async fn new() -> Result<Self> {
         static LABS: AtomicU32 = AtomicU32::new(0);
+        ensure!(nix::unistd::geteuid().is_root(), "a lab is made of namespaces: run it as root");
         sweep::leftovers_of_dead_processes()?;
         let id = format!("knmstate-rig-{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
         let folder = Scratch::create(id.clone())?;

@@ -1,6 +1,10 @@
 //! What is left of a lab, as the machine sees it: the proof that a test cleaned up.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 
@@ -34,10 +38,42 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// Its own carry its name in their environment; those of pods do not, but are in a cgroup with that name.
-pub fn processes(id: &str) -> Result<BTreeSet<String>> {
-    let mark = format!("{LAB_VARIABLE}={id}");
+/// The namespaces that the processes of a lab live in and the caller does not, such as `net:[4026532281]`.
+pub fn namespaces_of_lab(id: &str) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
+    for (folder, _) in processes_of_lab(id)? {
+        found.extend(links_in(&folder.join("ns")));
+    }
+    let own = links_in(Path::new("/proc/self/ns"));
+    Ok(found.into_iter().filter(|namespace| !own.contains(namespace)).collect())
+}
+
+/// Those of the namespaces that something still holds: a process, an open file of the caller, a mount.
+pub fn alive(namespaces: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+    let mut held = links_in(Path::new("/proc/self/fd"));
+    for entry in fs::read_dir("/proc")?.flatten() {
+        held.extend(links_in(&entry.path().join("ns")));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let is_alive = |namespace: &&String| held.contains(*namespace) || mounts.contains(*namespace);
+    Ok(namespaces.iter().filter(is_alive).cloned().collect())
+}
+
+/// What the links in a folder of /proc point to; nothing, if the process ended meanwhile.
+fn links_in(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string())).collect()
+}
+
+pub fn processes(id: &str) -> Result<BTreeSet<String>> {
+    let found = processes_of_lab(id)?.into_iter();
+    Ok(found.map(|(folder, command)| format!("process {} {command}", folder.display())).collect())
+}
+
+/// Its own carry its name in their environment; those of pods do not, but are in a cgroup with that name.
+fn processes_of_lab(id: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mark = format!("{LAB_VARIABLE}={id}");
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let folder = entry.path();
         // A process may end while it is looked at; what cannot be read then is as good as empty.
@@ -46,8 +82,7 @@ pub fn processes(id: &str) -> Result<BTreeSet<String>> {
         let cgroups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
         if marked || cgroups.contains(id) {
             let command = fs::read(folder.join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            found.insert(format!("process {} {command}", entry.file_name().to_string_lossy()));
+            found.push((folder, String::from_utf8_lossy(&command).replace('\0', " ")));
         }
     }
     Ok(found)

@@ -23,10 +23,22 @@ async fn three_nodes_and_an_api_server_leave_nothing_behind() -> Result<()> {
     let during = leftovers::of_lab(&id)?;
     ensure!(during.len() > 10, "the search for leftovers finds too little to be trusted: {during:#?}");
 
+    let namespaces = leftovers::namespaces_of_lab(&id)?;
+    // The lab's network; network, mounts, host name and processes of each node.
+    assert_eq!(namespaces.len(), 1 + 3 * 4, "{namespaces:?}");
+    assert_eq!(leftovers::alive(&namespaces)?, namespaces);
+
     drop(parts);
     drop(lab);
 
     assert_gone(&id).await?;
+    // Tasks that served the lab hold its network until the runtime has had a moment to drop them.
+    wait::until(Duration::from_secs(10), "the namespaces to go", async || {
+        let alive = leftovers::alive(&namespaces)?;
+        ensure!(alive.is_empty(), "{alive:?}");
+        Ok(())
+    })
+    .await?;
     assert_eq!(leftovers::machine_wide_names(), before);
     Ok(())
 }
