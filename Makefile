@@ -15,7 +15,7 @@ demo: setup ## Shows the API on a real API server and a bond on a real kernel, a
 test: setup ## Runs every test on real parts and prints a summary
 	@scripts/test
 
-lint: setup ## Formatting, clippy, dependencies, generated files
+lint: setup ## Formatting, scripts, clippy, documentation, dependencies, generated files
 	@scripts/lint
 
 bench: setup ## Measures, and prints figures to compare within one run

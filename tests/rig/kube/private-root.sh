@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Functions for the first process of a KubeNode. Sourced, never run.
 # containerd, kubelet and above all pods write wherever they are told to, so the node gets a root of its own.
 
@@ -22,7 +23,7 @@ private_root() {
   mount --rbind /dev "$root/dev"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
   mount -t proc proc "$root/proc"
-  cd "$root"
+  cd "$root" || return
   pivot_root . mnt
   umount --lazy /mnt
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Functions for the first process of a node that is made of namespaces. Sourced, never run.
 # The caller is pid 1 of fresh net, mount, uts and pid namespaces; DIR is the node's scratch folder.
 

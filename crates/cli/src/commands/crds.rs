@@ -10,7 +10,7 @@ use crate::yaml;
 /// Print the custom resource definitions as YAML, for `kubectl apply -f -`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write one file per definition into this folder instead, called nmstate.io_<plural>.yaml.
+    /// Write one file per definition into this folder instead, called nmstate.io_PLURAL.yaml.
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
 }
