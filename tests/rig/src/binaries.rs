@@ -1,6 +1,6 @@
 //! Programs of this workspace, built on first use so that a test never runs an old one.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
@@ -10,34 +10,41 @@ use crate::process::Invocation;
 /// Long enough for a cold build on a busy machine.
 const BUILD_LIMIT: Duration = Duration::from_mins(30);
 
+/// All in one go and for the whole workspace: with an example among them, cargo chooses the same features as for
+/// `cargo test`, and finds everything built already.
+const TARGETS: [&str; 5] =
+    ["--workspace", "--bin=knmstate", "--bin=xtask", "--bin=guest-agent", "--example=apply_state"];
+
 /// The product.
 pub async fn knmstate() -> Result<PathBuf> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    BUILT.get_or_try_init(|| build("knmstate", &["--package=knmstate", "--bin=knmstate"])).await.cloned()
+    program("knmstate").await
 }
 
 /// Applies an nmstate document from its standard input by the nmstate crate, and prints the state afterwards.
 pub async fn apply_state() -> Result<PathBuf> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    BUILT
-        .get_or_try_init(|| build("apply_state", &["--package=knmstate-host", "--example=apply_state"]))
-        .await
-        .cloned()
+    program("apply_state").await
 }
 
-/// Builds a target and returns the path that cargo says it has.
-pub(crate) async fn build(name: &str, target: &[&str]) -> Result<PathBuf> {
+/// One of the targets, by its name.
+pub(crate) async fn program(name: &str) -> Result<PathBuf> {
+    static BUILT: OnceCell<BTreeMap<String, PathBuf>> = OnceCell::const_new();
+    let built = BUILT.get_or_try_init(build).await?;
+    built.get(name).cloned().with_context(|| format!("cargo built no program named {name}"))
+}
+
+/// The paths that cargo says the programs have.
+async fn build() -> Result<BTreeMap<String, PathBuf>> {
     let output = Invocation::new(["cargo", "build", "--quiet", "--message-format=json"])
-        .args(target.iter().copied())
+        .args(TARGETS)
         .arg(concat!("--manifest-path=", env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
         .run(BUILD_LIMIT)
         .await?
         .success()
-        .with_context(|| format!("build {name}"))?;
-    let mut messages = output.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let path = messages.find_map(|message| {
-        let ours = message["target"]["name"] == name;
-        message["executable"].as_str().filter(|_| ours).map(PathBuf::from)
+        .context("build the programs of the workspace")?;
+    let messages = output.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let programs = messages.filter_map(|message| {
+        let name = message["target"]["name"].as_str()?.to_owned();
+        Some((name, PathBuf::from(message["executable"].as_str()?)))
     });
-    path.with_context(|| format!("cargo built no executable named {name}"))
+    Ok(programs.collect())
 }

@@ -30,7 +30,7 @@ pub async fn knmstate() -> Result<PathBuf> {
 }
 
 async fn build_knmstate() -> Result<PathBuf> {
-    let xtask = binaries::build("xtask", &["--package=xtask", "--bin=xtask"]).await?;
+    let xtask = binaries::program("xtask").await?;
     // Not the file of `make image`: that one is a release build.
     let image = rig_file("../../target/image/knmstate-dev.tar");
     Invocation::new([xtask.display().to_string()])

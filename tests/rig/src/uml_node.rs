@@ -18,7 +18,6 @@ use anyhow::{Context, Result, bail, ensure};
 use guest_agent::{End, Reply, Request};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::OnceCell,
     time::{sleep, timeout},
 };
 
@@ -64,7 +63,7 @@ impl UmlNodeBuilder {
 
     /// Returns when NetworkManager has finished starting.
     pub async fn start(self) -> Result<UmlNode> {
-        let agent = agent().await?;
+        let agent = binaries::program("guest-agent").await?;
         let root = match self.root {
             Some(root) => root,
             None => parts::uml_root().await?,
@@ -111,12 +110,6 @@ fn kernel_parameters(name: &str, number: u8, root: &Path, agent: &Path) -> Resul
 
 fn address(number: u8) -> String {
     format!("10.99.0.{number}")
-}
-
-async fn agent() -> Result<PathBuf> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    let build = || binaries::build("guest-agent", &["--package=guest-agent", "--bin=guest-agent"]);
-    BUILT.get_or_try_init(build).await.cloned()
 }
 
 /// A running node; gone when dropped.
