@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use nix::{
-    sys::signal::{Signal, killpg},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -35,11 +35,17 @@ pub struct Invocation {
     argv: Vec<String>,
     env: Vec<(String, String)>,
     stdin: Vec<u8>,
+    behind_nsenter: bool,
 }
 
 impl Invocation {
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), env: Vec::new(), stdin: Vec::new() }
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            stdin: Vec::new(),
+            behind_nsenter: false,
+        }
     }
 
     #[must_use]
@@ -80,7 +86,9 @@ impl Invocation {
         let mut argv = vec!["nsenter".to_owned(), format!("--target={pid}")];
         argv.extend(flags.iter().map(ToString::to_string));
         argv.push("--".to_owned());
-        self.after(argv)
+        // Only a child can be in another pid namespace than its parent, so that nsenter stays and waits for it.
+        let behind_nsenter = self.behind_nsenter || flags.contains(&"--pid");
+        Self { behind_nsenter, ..self.after(argv) }
     }
 
     /// Its words, its environment and its input, for a node that does not share this kernel.
@@ -94,7 +102,7 @@ impl Invocation {
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = on_spawner(move || command.spawn())?.with_context(|| format!("start {name}"))?;
-        Ok(Process { child, name: name.to_owned(), log: log.to_owned() })
+        Ok(Process { child, name: name.to_owned(), log: log.to_owned(), behind_nsenter: self.behind_nsenter })
     }
 
     /// Runs it to its end, or kills it when `limit` has passed.
@@ -180,6 +188,7 @@ pub struct Process {
     child: std::process::Child,
     name: String,
     log: PathBuf,
+    behind_nsenter: bool,
 }
 
 impl Process {
@@ -198,7 +207,19 @@ impl Process {
         }
     }
 
+    /// Behind nsenter, only the process that is meant gets the signal: nsenter would die of it at once, and seem to be
+    /// the end of a process that still has things to do.
     pub fn signal(&self, signal: Signal) -> Result<()> {
+        let own = self.child.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+        match children.split_whitespace().next() {
+            Some(meant) if self.behind_nsenter => Ok(kill(Pid::from_raw(meant.parse()?), signal)?),
+            _ => self.signal_group(signal),
+        }
+    }
+
+    fn signal_group(&self, signal: Signal) -> Result<()> {
         Ok(killpg(group_of(self.child.id())?, signal)?)
     }
 
@@ -232,7 +253,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Reaping is what makes it gone: until then its pid namespace, if it has one, may still be emptying.
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.signal(Signal::SIGKILL);
+            let _ = self.signal_group(Signal::SIGKILL);
             let _ = self.child.wait();
         }
     }

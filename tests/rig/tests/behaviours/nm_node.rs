@@ -84,6 +84,26 @@ async fn network_manager_can_be_stopped_killed_and_started() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_process_that_takes_its_time_to_end_is_waited_for() -> Result<()> {
+    let lab = Lab::new().await?;
+    let node = lab.nm_node("node1").start().await?;
+    let (up, down) = (lab.folder().join("up"), lab.folder().join("down"));
+    let script = format!(
+        "trap 'sleep 1; touch {}; exit' TERM; touch {}; while :; do sleep 0.1; done",
+        down.display(),
+        up.display()
+    );
+    let process =
+        node.enter(Invocation::new(["bash", "-c", &script])).start("slow", &lab.folder().join("slow.log"))?;
+    wait::until(SOON, "the process to be up", async || Ok(std::fs::metadata(&up)?)).await?;
+
+    process.terminate(SOON).await?;
+
+    ensure!(down.exists(), "it was taken for dead while it was ending");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_cable_can_be_pulled_and_packets_can_be_lost() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.nm_node("node1").start().await?;
