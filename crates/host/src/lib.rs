@@ -32,14 +32,15 @@
 //!
 //! # Machines
 //!
-//! [`simulated`] is a machine in memory, with faults on demand. [`laws`] is what every implementation has to obey; each
-//! one's tests run them.
+//! [`network_manager`] is the machine that the process runs on. [`simulated`] is a machine in memory, with faults on
+//! demand. [`laws`] is what every implementation has to obey; each one's tests run them.
 
 mod address;
 mod error;
 mod events;
 mod host;
 pub mod laws;
+pub mod network_manager;
 mod routing;
 mod scalar;
 mod secrets;

@@ -33,6 +33,35 @@ pub(crate) fn is_secret(key: &str, value: &Value) -> bool {
     }
 }
 
+/// Takes the secrets of some documents out of texts that somebody else wrote.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Scrubber(Vec<String>);
+
+impl Scrubber {
+    pub(crate) fn learn(&mut self, document: &Value) {
+        match document {
+            Value::Object(map) => {
+                for (key, below) in map {
+                    match below {
+                        Value::String(text)
+                            if is_secret(key, below) && text != HIDDEN && !text.is_empty() =>
+                        {
+                            self.0.push(text.clone());
+                        }
+                        below => self.learn(below),
+                    }
+                }
+            }
+            Value::Array(entries) => entries.iter().for_each(|entry| self.learn(entry)),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn clean(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "(a secret)"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +93,16 @@ mod tests {
         for kept in ["client", "/etc/pki/client.key", "192.0.2.1", "\"name\"", "wg0"] {
             assert!(text.contains(kept), "{kept} not in {text}");
         }
+    }
+
+    #[test]
+    fn what_a_document_keeps_secret_is_taken_out_of_texts() {
+        let mut scrubber = Scrubber::default();
+        scrubber.learn(&json!({ "interfaces": [{ "802.1x": { "password": "hush", "identity": "me" } }] }));
+        scrubber.learn(&json!({ "interfaces": [{ "psk": "" }, { "psk": HIDDEN }, { "psk": 7 }] }));
+        assert_eq!(
+            scrubber.clean("desire 'hush' of me, current 'hush'"),
+            "desire '(a secret)' of me, current '(a secret)'"
+        );
     }
 }

@@ -12,8 +12,14 @@ const BUILD_LIMIT: Duration = Duration::from_mins(30);
 
 /// All in one go and for the whole workspace: with an example among them, cargo chooses the same features as for
 /// `cargo test`, and finds everything built already.
-const TARGETS: [&str; 5] =
-    ["--workspace", "--bin=knmstate", "--bin=xtask", "--bin=guest-agent", "--example=apply_state"];
+const TARGETS: [&str; 6] = [
+    "--workspace",
+    "--bin=knmstate",
+    "--bin=xtask",
+    "--bin=guest-agent",
+    "--example=apply_state",
+    "--example=machine_host",
+];
 
 /// The product.
 pub async fn knmstate() -> Result<PathBuf> {
@@ -23,6 +29,11 @@ pub async fn knmstate() -> Result<PathBuf> {
 /// Applies an nmstate document from its standard input by the nmstate crate, and prints the state afterwards.
 pub async fn apply_state() -> Result<PathBuf> {
     program("apply_state").await
+}
+
+/// Puts the host on NetworkManager on trial, on the machine that it runs on.
+pub async fn machine_host() -> Result<PathBuf> {
+    program("machine_host").await
 }
 
 /// One of the targets, by its name.

@@ -4,5 +4,6 @@ mod api_server;
 mod crds;
 mod kube_node;
 mod lab;
+mod network_manager_host;
 mod nm_node;
 mod uml_node;

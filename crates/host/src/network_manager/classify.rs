@@ -1,0 +1,283 @@
+//! From nmstate's and the bus's errors to ours, in this one place.
+//!
+//! nmstate's kinds are no guide (`Bug` covers a NetworkManager that is down as well as a conflict of checkpoints), so
+//! the texts decide first. Every text that is looked for is in the table of the tests.
+
+use nmstate::{ErrorKind, NmstateError};
+
+use crate::error::{HostError, Place};
+use crate::host::Checkpoint;
+use crate::secrets::Scrubber;
+
+/// What was being done when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Reading,
+    /// Nothing was touched yet.
+    Checking,
+    Applying,
+}
+
+/// `interfaces` are the names that the document speaks of; a text that mentions one is about it.
+pub(super) fn nmstate(
+    error: &NmstateError,
+    stage: Stage,
+    interfaces: &[String],
+    scrubber: &Scrubber,
+) -> HostError {
+    let text = scrubber.clean(error.msg());
+    if is_service_down(&text) {
+        return HostError::Unavailable { why: without_kind(&text).to_owned() };
+    }
+    if text.starts_with("CheckpointConflict") {
+        // Whose it is, the caller can find out; nobody can from this text.
+        return HostError::Busy { checkpoint: Checkpoint::new("of another program"), rolls_back_in: None };
+    }
+    let place = place_in(&text, interfaces);
+    match error.kind() {
+        ErrorKind::VerificationError | ErrorKind::KernelIntegerRoundedError => {
+            verification(&text, interfaces)
+        }
+        ErrorKind::InvalidArgument | ErrorKind::PolicyError => HostError::invalid(place, text),
+        ErrorKind::NotImplementedError | ErrorKind::NotSupportedError | ErrorKind::DependencyError => {
+            HostError::Unsupported { place, what: "what is asked for".to_owned(), why: text }
+        }
+        ErrorKind::PermissionError => HostError::PermissionDenied { why: text },
+        _ if stage == Stage::Reading => HostError::Unavailable { why: text },
+        _ => HostError::Failed { place, why: text },
+    }
+}
+
+/// An error of our own conversation with NetworkManager.
+pub(super) fn bus(error: &zbus::Error) -> HostError {
+    let why = error.to_string();
+    match error {
+        zbus::Error::MethodError(name, ..) if name.ends_with(".PermissionDenied") => {
+            HostError::PermissionDenied { why }
+        }
+        zbus::Error::FDO(error) if matches!(**error, zbus::fdo::Error::AccessDenied(_)) => {
+            HostError::PermissionDenied { why }
+        }
+        _ => HostError::Unavailable { why },
+    }
+}
+
+/// Whether the object that was spoken to, or of, does not exist.
+pub(super) fn is_no_such_object(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::MethodError(name, ..) => matches!(
+            name.as_str(),
+            // NetworkManager's word for a checkpoint that it does not have.
+            "org.freedesktop.NetworkManager.InvalidArguments"
+                | "org.freedesktop.DBus.Error.UnknownObject"
+                | "org.freedesktop.DBus.Error.UnknownMethod"
+                // Its owner, which is spoken to by the name that is never given again, does not run any more.
+                | "org.freedesktop.DBus.Error.ServiceUnknown"
+                | "org.freedesktop.DBus.Error.NameHasNoOwner"
+        ),
+        zbus::Error::FDO(error) => matches!(
+            **error,
+            zbus::fdo::Error::UnknownObject(_)
+                | zbus::fdo::Error::ServiceUnknown(_)
+                | zbus::fdo::Error::NameHasNoOwner(_)
+        ),
+        _ => false,
+    }
+}
+
+fn is_service_down(text: &str) -> bool {
+    text.starts_with("DbusConnectionError")
+        || text.contains("org.freedesktop.DBus.Error.ServiceUnknown")
+        || text.contains("org.freedesktop.DBus.Error.NameHasNoOwner")
+        || text.contains("org.freedesktop.DBus.Error.NoReply")
+}
+
+/// The text without the name of nmstate's own kind in front of it.
+fn without_kind(text: &str) -> &str {
+    text.strip_prefix("DbusConnectionError").map_or(text, |rest| rest.trim_start_matches(':').trim_start())
+}
+
+fn verification(text: &str, interfaces: &[String]) -> HostError {
+    let quoted = |after: &str| -> Option<&str> {
+        let (_, rest) = text.split_once(after)?;
+        Some(rest.split_once("', ").map_or(rest, |(value, _)| value).trim_end_matches('\''))
+    };
+    let parts = text
+        .strip_prefix("Verification failure: ")
+        .and_then(|rest| rest.split_once(" desire '"))
+        .map(|(place, _)| place);
+    let (wanted, found) = match (quoted("desire '"), quoted("current '")) {
+        (Some(wanted), Some(found)) => (wanted.to_owned(), found.to_owned()),
+        _ => ("what the document says".to_owned(), format!("something else ({text})")),
+    };
+    let place = match parts.and_then(|place| interface_and_key(place, interfaces)) {
+        Some(place) => place,
+        None => place_in(text, interfaces),
+    };
+    HostError::VerificationFailed { place, wanted, found }
+}
+
+/// nmstate writes `eth1.interface.ipv4.address[0].ip`.
+fn interface_and_key(place: &str, interfaces: &[String]) -> Option<Place> {
+    let (name, key) = place.split_once(".interface")?;
+    interfaces.iter().any(|known| known == name).then(|| {
+        let key = key.trim_start_matches('.');
+        if key.is_empty() { Place::interface(name) } else { Place::interface(name).below(key) }
+    })
+}
+
+/// The interface that a text mentions; the longest name wins, so that `eth1.100` is not taken for `eth1`.
+fn place_in(text: &str, interfaces: &[String]) -> Place {
+    let is_part_of_a_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_mentioned = |name: &str| {
+        text.match_indices(name).any(|(start, _)| {
+            let before = text[..start].chars().next_back();
+            let mut after = text[start + name.len()..].chars();
+            let (next, second) = (after.next(), after.next());
+            let ends = match next {
+                // The end of a sentence is not the beginning of a VLAN.
+                Some('.') => second.is_none_or(|c| !is_part_of_a_name(c)),
+                next => next.is_none_or(|c| !is_part_of_a_name(c)),
+            };
+            ends && before.is_none_or(|c| !is_part_of_a_name(c))
+        })
+    };
+    let longest = interfaces.iter().filter(|name| is_mentioned(name)).max_by_key(|name| name.len());
+    match longest {
+        Some(name) => Place::interface(name),
+        None if text.to_ascii_lowercase().contains("route rule") => Place::key("route-rules.config"),
+        None if text.to_ascii_lowercase().contains("route") => Place::key("routes.config"),
+        None if text.contains("DNS") => Place::key("dns-resolver.config"),
+        None => Place::document(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Errors in the words of nmstate 2.2.62 on NetworkManager 1.42, and what they mean to us.
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn real_errors_become_ours() {
+        use ErrorKind::{
+            Bug, DependencyError, InvalidArgument, NotImplementedError, PermissionError, PluginFailure,
+            VerificationError,
+        };
+        let table = [
+            (
+                (
+                    Bug,
+                    Stage::Reading,
+                    "DbusConnectionError: org.freedesktop.DBus.Error.ServiceUnknown: The name org.freedesktop.NetworkManager was not provided by any .service files",
+                ),
+                "NetworkManager is not available: org.freedesktop.DBus.Error.ServiceUnknown: The name org.freedesktop.NetworkManager was not provided by any .service files",
+                true,
+            ),
+            (
+                (
+                    Bug,
+                    Stage::Applying,
+                    "CheckpointConflict: Another checkpoint exists, please wait its timeout or destroy it",
+                ),
+                "another change of the network is still open on this machine (checkpoint of another program, left behind; it has to be rolled back first)",
+                true,
+            ),
+            (
+                (InvalidArgument, Stage::Checking, "Ethernet interface eth9 does not exists"),
+                "interfaces[eth9]: Ethernet interface eth9 does not exists",
+                false,
+            ),
+            (
+                (InvalidArgument, Stage::Checking, "Controller interface br1 is holding unknown port eth9"),
+                "interfaces[eth9]: Controller interface br1 is holding unknown port eth9",
+                false,
+            ),
+            (
+                (
+                    InvalidArgument,
+                    Stage::Checking,
+                    "The next hop interface of desired Route 'destination: 10.5.0.0/16' has been marked as IPv4 disabled",
+                ),
+                "routes.config: The next hop interface of desired Route 'destination: 10.5.0.0/16' has been marked as IPv4 disabled",
+                false,
+            ),
+            (
+                (
+                    NotImplementedError,
+                    Stage::Checking,
+                    "Route with empty next hop interface is not supported: x",
+                ),
+                "routes.config: this machine cannot do what is asked for: Route with empty next hop interface is not supported: x",
+                false,
+            ),
+            (
+                (
+                    DependencyError,
+                    Stage::Applying,
+                    "Please upgrade NetworkManager for specified interface type: Connection(InvalidSetting):eth1.100: x",
+                ),
+                "interfaces[eth1.100]: this machine cannot do what is asked for: Please upgrade NetworkManager for specified interface type: Connection(InvalidSetting):eth1.100: x",
+                false,
+            ),
+            (
+                (PermissionError, Stage::Applying, "Manager(PermissionDenied):Not authorized"),
+                "not permitted: Manager(PermissionDenied):Not authorized",
+                false,
+            ),
+            (
+                (
+                    PluginFailure,
+                    Stage::Applying,
+                    "Desired state contains OVS interfaces, but not able to connect OVS daemon at socket /run/openvswitch/db.sock",
+                ),
+                "the document: the machine failed to apply it: Desired state contains OVS interfaces, but not able to connect OVS daemon at socket /run/openvswitch/db.sock",
+                true,
+            ),
+            (
+                (
+                    VerificationError,
+                    Stage::Applying,
+                    "Verification failure: eth1.interface.ipv4.forwarding desire 'true', current 'false'",
+                ),
+                "interfaces[eth1].ipv4.forwarding: after applying, false was found where true was wanted; the change was rolled back",
+                true,
+            ),
+            (
+                (VerificationError, Stage::Applying, "Failed to find desired interface eth9 Ethernet"),
+                "interfaces[eth9]: after applying, something else (Failed to find desired interface eth9 Ethernet) was found where what the document says was wanted; the change was rolled back",
+                true,
+            ),
+            (
+                (Bug, Stage::Applying, "Manager(Failed): eth1: password hush refused"),
+                "interfaces[eth1]: the machine failed to apply it: Manager(Failed): eth1: password (a secret) refused",
+                true,
+            ),
+        ];
+        let interfaces = ["eth1", "eth1.100", "eth9"].map(str::to_owned);
+        let mut scrubber = Scrubber::default();
+        scrubber.learn(&json!({ "psk": "hush" }));
+        for ((kind, stage, text), expected, retry) in table {
+            let error = NmstateError::new(kind, text.to_owned());
+            let ours = nmstate(&error, stage, &interfaces, &scrubber);
+            assert_eq!(ours.to_string(), expected, "{text}");
+            assert_eq!(ours.is_retryable(), retry, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_vlan_is_not_taken_for_its_base_nor_a_sentence_for_a_vlan() {
+        let interfaces = ["eth1", "eth1.100"].map(str::to_owned);
+        for (text, place) in [
+            ("eth1.100 failed", "interfaces[eth1.100]"),
+            ("it was eth1.", "interfaces[eth1]"),
+            ("eth1: failed", "interfaces[eth1]"),
+            ("veth1 and eth10 failed", "the document"),
+            ("Failed to apply DNS config", "dns-resolver.config"),
+            ("Desired route rule x not found after apply", "route-rules.config"),
+        ] {
+            assert_eq!(place_in(text, &interfaces).to_string(), place, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! nmstate, called for one thing at a time.
+
+use std::time::Duration;
+
+use nmstate::{NetworkState as Document, NmstateError};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::classify::{self, Stage};
+use super::misunderstood;
+use super::service::whole_seconds;
+use crate::error::{HostError, Place};
+use crate::host::Operation;
+use crate::secrets::Scrubber;
+use crate::state::NetworkState;
+
+/// Reads the state with its secrets: a comparison or a way back without them would not be one.
+pub(super) async fn read(limit: Duration) -> Result<Document, HostError> {
+    let mut state = Document::new();
+    state.set_include_secrets(true);
+    retrieve(state, limit).await
+}
+
+/// Reads the state as it may be shown.
+pub(super) async fn read_shown(limit: Duration) -> Result<NetworkState, HostError> {
+    shown(retrieve(Document::new(), limit).await?)
+}
+
+async fn retrieve(mut state: Document, limit: Duration) -> Result<Document, HostError> {
+    match timeout(limit, Box::pin(state.retrieve_async())).await {
+        Ok(Ok(_)) => Ok(state),
+        Ok(Err(error)) => Err(classify::nmstate(&error, Stage::Reading, &[], &Scrubber::default())),
+        Err(_) => Err(HostError::Timeout { operation: Operation::Observe, after: limit }),
+    }
+}
+
+/// The document in our own words, secrets hidden.
+pub(super) fn shown(mut state: Document) -> Result<NetworkState, HostError> {
+    state.hide_secrets();
+    let value = to_value(&state)?;
+    NetworkState::parse(value)
+}
+
+pub(super) fn to_value(state: &Document) -> Result<Value, HostError> {
+    serde_json::to_value(state).map_err(|_| HostError::Failed {
+        place: Place::document(),
+        why: "nmstate gave a state that cannot be written down".to_owned(),
+    })
+}
+
+/// A document out of the journal or out of our own words.
+pub(super) fn parse(value: &Value, scrubber: &Scrubber) -> Result<Document, HostError> {
+    serde_json::from_value(value.clone())
+        .map_err(|error| HostError::invalid(misunderstood::find(value), scrubber.clean(&error.to_string())))
+}
+
+/// A document that is to be applied without being made permanent.
+pub(super) fn uncommitted(mut desired: Document, deadline: Duration) -> Document {
+    desired.set_commit(false).set_timeout(whole_seconds(deadline));
+    desired
+}
+
+/// Whether everything is as desired. Routes and rules are compared by our own rule, because nmstate takes one that
+/// leaves out a default for different.
+pub(super) fn is_met(
+    desired: &NetworkState,
+    document: &Document,
+    current: &Document,
+) -> Result<Result<bool, NmstateError>, HostError> {
+    let found = shown(current.clone())?;
+    Ok(document.gen_diff(current).map(|mut difference| {
+        difference.routes = nmstate::Routes::default();
+        difference.rules = nmstate::RouteRules::default();
+        difference.is_empty() && desired.first_unmet_in(&found).is_none()
+    }))
+}

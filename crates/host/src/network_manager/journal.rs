@@ -1,0 +1,183 @@
+//! The note on disk from which a change can be undone when NetworkManager has forgotten it.
+//!
+//! There is at most one change at a time, so there is at most one note. It holds the revert with its secrets, and can
+//! be read by root alone.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{HostError, Place};
+use crate::host::Checkpoint;
+
+const NAME: &str = "open-change.json";
+const UNFINISHED: &str = "open-change.json.new";
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+}
+
+/// One change that is not settled.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    /// NetworkManager's name for its checkpoint, once it is known.
+    pub(super) checkpoint: Option<String>,
+    /// Which NetworkManager holds it; see `Service::identity`.
+    pub(super) service: String,
+    /// When this was noted, on the clock by which NetworkManager tells the age of its checkpoints.
+    pub(super) noted_at_ms: i64,
+    /// Somebody decided to keep the change. If NetworkManager is gone when this is read, it was kept.
+    pub(super) committing: bool,
+    /// The state before, secrets hidden.
+    pub(super) before: Value,
+    /// What to apply in order to get back there.
+    pub(super) revert: Value,
+    /// The interfaces that the change may touch.
+    pub(super) touched: Vec<String>,
+    /// The connection profiles that were there before, by their UUIDs.
+    pub(super) profiles: Vec<String>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { checkpoint, service, committing, touched, .. } = self;
+        write!(f, "Entry({checkpoint:?} of {service}, committing: {committing}, touching {touched:?})")
+    }
+}
+
+impl Entry {
+    /// The name by which callers know the change.
+    pub(super) fn name(&self) -> Checkpoint {
+        // Without a name, the process ended before it could learn it.
+        Checkpoint::new(self.checkpoint.as_deref().unwrap_or("unnamed"))
+    }
+
+    /// Whether an interface was up before the change.
+    pub(super) fn was_up(&self, name: &str) -> bool {
+        let mut interfaces = self.before["interfaces"].as_array().into_iter().flatten();
+        interfaces.any(|interface| interface["name"] == name && interface["state"] == "up")
+    }
+}
+
+impl Journal {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    pub(super) fn read(&self) -> Result<Option<Entry>, HostError> {
+        let path = self.folder.join(NAME);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unusable(&path, &error)),
+        };
+        // Not the parser's own words: they may quote a secret.
+        let entry = serde_json::from_slice(&bytes).map_err(|_| {
+            unusable(
+                &path,
+                &"it is not a note of this program; look at the node's network and remove the file",
+            )
+        })?;
+        Ok(Some(entry))
+    }
+
+    /// Returns when the entry would survive a loss of power.
+    pub(super) fn write(&self, entry: &Entry) -> Result<(), HostError> {
+        self.try_write(entry).map_err(|error| unusable(&self.folder, &error))
+    }
+
+    fn try_write(&self, entry: &Entry) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let unfinished = self.folder.join(UNFINISHED);
+        let _ = fs::remove_file(&unfinished);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(&serde_json::to_vec(entry)?)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, self.folder.join(NAME))?;
+        sync(&self.folder)
+    }
+
+    pub(super) fn remove(&self) -> Result<(), HostError> {
+        let path = self.folder.join(NAME);
+        match fs::remove_file(&path) {
+            Ok(()) => sync(&self.folder).map_err(|error| unusable(&path, &error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(unusable(&path, &error)),
+        }
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> HostError {
+    HostError::Failed {
+        place: Place::document(),
+        why: format!("the note of the way back, {}, cannot be used: {why}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn entry() -> Entry {
+        Entry {
+            checkpoint: None,
+            service: "bus :1.7".to_owned(),
+            noted_at_ms: 5,
+            committing: false,
+            before: json!({ "interfaces": [] }),
+            revert: json!({ "interfaces": [{ "name": "eth1", "802.1x": { "password": "hush" } }] }),
+            touched: vec!["eth1".to_owned()],
+            profiles: vec![],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_only_by_root() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::new(folder.path().join("a/b"));
+        assert_eq!(journal.read(), Ok(None));
+        journal.write(&entry()).expect("written");
+        let named = Entry { checkpoint: Some("/Checkpoint/1".to_owned()), ..entry() };
+        journal.write(&named).expect("replaced");
+        assert_eq!(journal.read(), Ok(Some(named.clone())));
+        assert!(!format!("{named:?}").contains("hush"));
+
+        let mode = |path: &str| {
+            fs::metadata(folder.path().join(path)).expect("it is there").permissions().mode() & 0o777
+        };
+        assert_eq!((mode("a/b"), mode("a/b/open-change.json")), (0o700, 0o600));
+        journal.remove().expect("removed");
+        journal.remove().expect("removing nothing is fine");
+        assert_eq!(fs::read_dir(folder.path().join("a/b")).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_note_that_was_torn_before_its_name_counts_as_not_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::new(folder.path().to_owned());
+        fs::write(folder.path().join(UNFINISHED), "{\"checkp").expect("written");
+        assert_eq!(journal.read(), Ok(None));
+        journal.write(&entry()).expect("the leftover is no obstacle");
+        assert_eq!(journal.read(), Ok(Some(entry())));
+    }
+
+    #[test]
+    fn an_unreadable_note_is_an_error_that_names_the_file_and_no_secret() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(NAME), r#"{"checkpoint": 7, "revert": "hush"}"#).expect("written");
+        let error = Journal::new(folder.path().to_owned()).read().expect_err("it is no note").to_string();
+        assert!(error.contains(NAME) && !error.contains("hush"), "{error}");
+    }
+}

@@ -1,0 +1,45 @@
+//! What a host on NetworkManager has to be told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to reach the machine that this process runs on.
+///
+/// The bus is the system bus: of the machine, or the one that `DBUS_SYSTEM_BUS_ADDRESS` names. It cannot be given
+/// here, because nmstate opens its own connections and would not follow.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder in which the way back is noted while a change is open. It must outlive the process, and a reboot.
+    pub journal: PathBuf,
+    pub limits: Limits,
+}
+
+impl Options {
+    pub fn new(journal: impl Into<PathBuf>) -> Self {
+        Self { journal: journal.into(), limits: Limits::default() }
+    }
+}
+
+/// How long the machine may take, at most. Applying is limited by the deadline of each change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Reading the state, including the wait for whatever the machine is busy with.
+    pub observe: Duration,
+    /// One question to NetworkManager that it answers without doing anything.
+    pub answer: Duration,
+    /// Putting the machine back.
+    pub roll_back: Duration,
+    /// How long the machine may take to look as before after NetworkManager said that it has rolled back.
+    pub settle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            observe: Duration::from_secs(30),
+            answer: Duration::from_secs(5),
+            roll_back: Duration::from_mins(1),
+            settle: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The life of a change on the real machine. It runs on the worker's thread, one step at a time.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use nmstate::{NetworkState as Document, NmstateError};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::as_before::{is_at_rest, looks_as_before};
+use super::classify::{self, Stage};
+use super::journal::{Entry, Journal};
+use super::options::{Limits, Options};
+use super::service::{self, Held, Service};
+use super::service_watch::{Happening, watch};
+use super::unchanged::Unchanged;
+use super::{engine, kinds, misunderstood, preflight, restore};
+use crate::error::HostError;
+use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation};
+use crate::secrets::Scrubber;
+use crate::state::{NetworkState, interface_name};
+
+/// How often the machine is looked at while it settles after a roll-back.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(super) struct Transactions {
+    journal: Journal,
+    limits: Limits,
+    unchanged: Unchanged,
+}
+
+/// How an apply came out.
+enum Applied {
+    Finished(Result<(), NmstateError>),
+    OutOfTime,
+    ServiceGone,
+}
+
+/// What is desired, and everything that was worked out about it before anything is touched.
+struct Plan {
+    document: Document,
+    before: NetworkState,
+    revert: Value,
+    touched: Vec<String>,
+    scrubber: Scrubber,
+}
+
+impl Transactions {
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            journal: Journal::new(options.journal),
+            limits: options.limits,
+            unchanged: Unchanged::default(),
+        }
+    }
+
+    pub(super) async fn observe(&self) -> Result<NetworkState, HostError> {
+        engine::read_shown(self.limits.observe).await
+    }
+
+    pub(super) async fn begin(
+        &mut self,
+        desired: &NetworkState,
+        deadline: Duration,
+    ) -> Result<Checkpoint, HostError> {
+        self.refuse_if_busy().await?;
+        let service = Service::find(self.limits.answer).await?;
+        let Some(plan) = self.plan(desired).await? else {
+            return Ok(self.unchanged.begin(deadline));
+        };
+        let profiles = service.profiles().await?;
+        let mut entry = Entry {
+            checkpoint: None,
+            service: service.identity().to_owned(),
+            noted_at_ms: service::boot_time_ms(),
+            committing: false,
+            before: plan.before.clone().into_value(),
+            revert: plan.revert.clone(),
+            touched: plan.touched.clone(),
+            profiles: profiles.into_iter().map(|profile| profile.uuid).collect(),
+        };
+        self.journal.write(&entry)?;
+        let failure = match self.apply(&service, &plan.document, &mut entry, deadline).await {
+            Ok(Applied::Finished(Ok(()))) => {
+                match self.guard_from_now(&service, &mut entry, deadline).await {
+                    Ok(checkpoint) => return Ok(checkpoint),
+                    Err(failure) => failure,
+                }
+            }
+            Ok(Applied::Finished(Err(error))) => {
+                classify::nmstate(&error, Stage::Applying, &plan.touched, &plan.scrubber)
+            }
+            Ok(Applied::OutOfTime) => HostError::Timeout { operation: Operation::Begin, after: deadline },
+            Ok(Applied::ServiceGone) => went_away(),
+            Err(failure) => failure,
+        };
+        Err(self.undo_failed(&entry, failure).await)
+    }
+
+    /// Works out what would be done; `None` when everything is as desired.
+    async fn plan(&self, desired: &NetworkState) -> Result<Option<Plan>, HostError> {
+        let mut scrubber = Scrubber::default();
+        let value = desired.clone().into_value();
+        scrubber.learn(&value);
+        let document = engine::parse(&value, &scrubber)?;
+        let current = engine::read(self.limits.observe).await?;
+        scrubber.learn(&engine::to_value(&current)?);
+        let before = engine::shown(current.clone())?;
+
+        let mut touched: Vec<String> =
+            desired.interfaces().map(|interface| interface_name(interface).to_owned()).collect();
+        let refused = |error: NmstateError, touched: &[String]| match classify::nmstate(
+            &error,
+            Stage::Checking,
+            touched,
+            &scrubber,
+        ) {
+            HostError::Invalid { place, why } => HostError::Invalid {
+                place: misunderstood::find_with_types(desired, &before).unwrap_or(place),
+                why,
+            },
+            other => other,
+        };
+        preflight::check(desired, &before)?;
+        document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
+        if engine::is_met(desired, &document, &current)?.map_err(|error| refused(error, &touched))? {
+            return Ok(None);
+        }
+        kinds::check(desired, &before).await?;
+        let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;
+        let revert = engine::to_value(&revert)?;
+        // A change of one interface may reach into others: its ports, those that it is the controller of.
+        for interface in NetworkState::parse(revert.clone())?.interfaces() {
+            let name = interface_name(interface);
+            if !touched.iter().any(|known| known == name) {
+                touched.push(name.to_owned());
+            }
+        }
+        for route in desired.routes(crate::state::RouteList::Config) {
+            if let Some(via) = route.get("next-hop-interface").and_then(Value::as_str)
+                && !touched.iter().any(|known| known == via)
+            {
+                touched.push(via.to_owned());
+            }
+        }
+        Ok(Some(Plan { document, before, revert, touched, scrubber }))
+    }
+
+    /// Applies, and learns the name of our checkpoint as soon as there is one.
+    async fn apply(
+        &self,
+        service: &Service,
+        document: &Document,
+        entry: &mut Entry,
+        deadline: Duration,
+    ) -> Result<Applied, HostError> {
+        let end = Instant::now() + deadline;
+        let mut happenings = watch(service).await?;
+        let document = engine::uncommitted(document.clone(), deadline);
+        let mut apply = Box::pin(document.apply_async());
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut apply => return Ok(Applied::Finished(result)),
+                () = tokio::time::sleep_until(end) => return Ok(Applied::OutOfTime),
+                happening = happenings.next() => match happening {
+                    Some(Happening::Properties) if entry.checkpoint.is_none() => {
+                        self.learn_checkpoint(service, entry).await?;
+                    }
+                    Some(Happening::Properties) => {}
+                    Some(Happening::Gone) | None => return Ok(Applied::ServiceGone),
+                },
+            }
+        }
+    }
+
+    async fn learn_checkpoint(&self, service: &Service, entry: &mut Entry) -> Result<(), HostError> {
+        if let Some(held) = ours(entry, &service.checkpoints().await?) {
+            entry.checkpoint = Some(held.path.clone());
+            self.journal.write(entry)?;
+        }
+        Ok(())
+    }
+
+    /// The change is applied: from now on the caller has `deadline` to decide.
+    async fn guard_from_now(
+        &self,
+        service: &Service,
+        entry: &mut Entry,
+        deadline: Duration,
+    ) -> Result<Checkpoint, HostError> {
+        if entry.checkpoint.is_none() {
+            self.learn_checkpoint(service, entry).await?;
+        }
+        match &entry.checkpoint {
+            Some(path) if service.restart_timer(path, deadline).await? => Ok(entry.name()),
+            _ => Err(went_away()),
+        }
+    }
+
+    /// Makes sure that a change which failed leaves nothing behind, and says why it failed.
+    async fn undo_failed(&mut self, entry: &Entry, failure: HostError) -> HostError {
+        let same_service = match Service::find(self.limits.answer).await {
+            Ok(service) if service.identity() == entry.service => service,
+            // What NetworkManager would have rolled back is kept by the next one. It stays in the journal, and so in
+            // the list of open changes, for the caller to roll back when NetworkManager is there.
+            _ => return went_away(),
+        };
+        let undone = match same_service.checkpoints().await {
+            Ok(held) => match (&failure, ours(entry, &held)) {
+                (HostError::Busy { .. }, None) => return self.nothing_was_touched(&held, failure),
+                (_, Some(ours)) => same_service.roll_back(&ours.path).await.map(drop),
+                (_, None) => Ok(()),
+            },
+            Err(error) => Err(error),
+        };
+        match undone {
+            // Without an answer the timer decides; the note stays until it has.
+            Err(_) => failure,
+            Ok(()) => match self.finish_roll_back(&same_service, entry).await {
+                Ok(()) => failure,
+                Err(error) => error,
+            },
+        }
+    }
+
+    fn nothing_was_touched(&self, held: &[Held], failure: HostError) -> HostError {
+        if let Err(error) = self.journal.remove() {
+            return error;
+        }
+        held.first().map_or(failure, |held| HostError::Busy {
+            checkpoint: Checkpoint::new(&held.path),
+            rolls_back_in: held.rolls_back_in,
+        })
+    }
+
+    pub(super) async fn commit(&mut self, checkpoint: &Checkpoint) -> Result<(), HostError> {
+        if self.unchanged.settle(checkpoint) {
+            return Ok(());
+        }
+        let gone = HostError::CheckpointGone { checkpoint: checkpoint.clone() };
+        let Some(mut entry) = self.journal.read()?.filter(|entry| entry.name() == *checkpoint) else {
+            return Err(self.refusal(checkpoint).await);
+        };
+        let service = match Service::find(self.limits.answer).await {
+            Ok(service) if service.identity() == entry.service => service,
+            _ => return Err(gone),
+        };
+        let Some(held) = ours(&entry, &service.checkpoints().await?).cloned() else {
+            self.journal.remove()?;
+            return Err(gone);
+        };
+        // If we die between here and the end, the note says that keeping the change was decided.
+        entry.committing = true;
+        self.journal.write(&entry)?;
+        let result = service.commit(&held.path).await;
+        if let Ok(true) = result {
+            return self.journal.remove();
+        }
+        entry.committing = false;
+        self.journal.write(&entry)?;
+        Err(result.err().unwrap_or(gone))
+    }
+
+    pub(super) async fn roll_back(&mut self, checkpoint: &Checkpoint) -> Result<(), HostError> {
+        if self.unchanged.settle(checkpoint) {
+            return Ok(());
+        }
+        let Some(entry) = self.journal.read()?.filter(|entry| entry.name() == *checkpoint) else {
+            return Err(self.refusal(checkpoint).await);
+        };
+        let service = Service::find(self.limits.answer).await?;
+        if service.identity() != entry.service {
+            return self.restore_from_journal(&service, &entry).await;
+        }
+        let there = match ours(&entry, &service.checkpoints().await?) {
+            Some(held) => service.roll_back(&held.path).await?,
+            None => false,
+        };
+        if !there {
+            self.journal.remove()?;
+            return Err(HostError::CheckpointGone { checkpoint: checkpoint.clone() });
+        }
+        self.finish_roll_back(&service, &entry).await
+    }
+
+    /// Why a checkpoint that is not in the journal cannot be settled.
+    async fn refusal(&self, checkpoint: &Checkpoint) -> HostError {
+        let held = match Service::find(self.limits.answer).await {
+            Ok(service) => service.checkpoints().await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let checkpoint = checkpoint.clone();
+        if held.iter().any(|held| held.path == checkpoint.as_str()) {
+            HostError::NotOurs { checkpoint }
+        } else {
+            HostError::CheckpointGone { checkpoint }
+        }
+    }
+
+    /// NetworkManager says that it has rolled back. It says so before the kernel is there again, so we wait; and what
+    /// it has left undone we do.
+    async fn finish_roll_back(&self, service: &Service, entry: &Entry) -> Result<(), HostError> {
+        let end = Instant::now() + self.limits.settle;
+        loop {
+            let at_rest = is_at_rest(entry, service).await?;
+            let now = engine::read(self.limits.observe).await?;
+            if at_rest && looks_as_before(entry, &engine::shown(now.clone())?) {
+                break;
+            }
+            if Instant::now() >= end {
+                if restore::what_is_left(entry, &now).is_ok() {
+                    break;
+                }
+                return self.restore_from_journal(service, entry).await;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        self.journal.remove()
+    }
+
+    /// Puts the machine back by what was noted, without a checkpoint of NetworkManager.
+    async fn restore_from_journal(&self, service: &Service, entry: &Entry) -> Result<(), HostError> {
+        let held = service.checkpoints().await?;
+        if let Some(held) = held.into_iter().find(|held| !is_ours(entry, held, service)) {
+            let checkpoint = Checkpoint::new(held.path);
+            return Err(HostError::Busy { checkpoint, rolls_back_in: held.rolls_back_in });
+        }
+        restore::from_note(service, entry, &self.limits).await?;
+        self.journal.remove()
+    }
+
+    pub(super) async fn open_checkpoints(&mut self) -> Result<Vec<OpenCheckpoint>, HostError> {
+        let mut open: Vec<_> = self.unchanged.open().into_iter().collect();
+        let service = match Service::find(self.limits.answer).await {
+            Ok(service) => Some(service),
+            Err(HostError::Unavailable { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let held = match &service {
+            Some(service) => service.checkpoints().await?,
+            None => Vec::new(),
+        };
+        let mut entry = self.journal.read()?;
+        if entry.as_ref().is_some_and(|entry| is_settled(entry, service.as_ref(), &held)) {
+            self.journal.remove()?;
+            entry = None;
+        }
+        let is_ours = |held: &Held| match (&entry, &service) {
+            (Some(entry), Some(service)) => is_ours(entry, held, service),
+            _ => false,
+        };
+        if let Some(entry) = &entry
+            && !held.iter().any(&is_ours)
+        {
+            open.push(OpenCheckpoint { checkpoint: entry.name(), ours: true, guard: Guard::Lost });
+        }
+        open.extend(held.iter().map(|held| OpenCheckpoint {
+            checkpoint: Checkpoint::new(&held.path),
+            ours: is_ours(held),
+            // One without a timer stays as long as it likes.
+            guard: Guard::RollsBackIn(held.rolls_back_in.unwrap_or(Duration::MAX)),
+        }));
+        Ok(open)
+    }
+
+    async fn refuse_if_busy(&mut self) -> Result<(), HostError> {
+        match self.open_checkpoints().await?.into_iter().next() {
+            None => Ok(()),
+            Some(open) => Err(HostError::Busy {
+                checkpoint: open.checkpoint,
+                rolls_back_in: match open.guard {
+                    Guard::RollsBackIn(left) => Some(left),
+                    Guard::Lost => None,
+                },
+            }),
+        }
+    }
+}
+
+/// Which of the open checkpoints belongs to the note, given that its NetworkManager still runs.
+///
+/// Before its name is known, it is the oldest that was made after the note: nobody can have made one between, because
+/// nmstate asks for one that tolerates no other, and we would have been refused.
+fn ours<'a>(entry: &Entry, held: &'a [Held]) -> Option<&'a Held> {
+    match &entry.checkpoint {
+        Some(path) => held.iter().find(|held| held.path == *path),
+        None => {
+            held.iter().filter(|held| held.created_ms >= entry.noted_at_ms).min_by_key(|held| held.created_ms)
+        }
+    }
+}
+
+fn is_ours(entry: &Entry, held: &Held, service: &Service) -> bool {
+    entry.service == service.identity() && ours(entry, std::slice::from_ref(held)).is_some()
+}
+
+/// Whether a note is about a change that is settled, so that nobody has to do anything about it.
+fn is_settled(entry: &Entry, service: Option<&Service>, held: &[Held]) -> bool {
+    match service {
+        // It has not been restarted, and does not have the checkpoint: it has rolled back, or was told to commit.
+        Some(service) if service.identity() == entry.service => ours(entry, held).is_none(),
+        // Restarted, it keeps everything; and keeping it was the decision.
+        _ => entry.committing,
+    }
+}
+
+fn went_away() -> HostError {
+    HostError::Unavailable { why: "it went away while the change was applied".to_owned() }
+}

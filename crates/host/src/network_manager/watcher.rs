@@ -1,0 +1,256 @@
+//! The thread that notices changes: of the kernel by netlink's groups, of NetworkManager by the bus.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use zbus::MessageStream;
+use zbus::proxy::CacheProperties;
+
+use super::service::{ManagerProxy, NAME};
+use super::service_watch::rule;
+use super::worker::runtime;
+use crate::error::HostError;
+use crate::events::{Announcer, Changes, Events, Topic};
+
+/// The pause after a source of events has broken, so that one that stays broken costs nothing.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The numbers of the groups, from linux/rtnetlink.h: links, then addresses, routes and rules of IPv4 and IPv6.
+const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
+
+#[derive(Debug)]
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    /// Dropped with the watcher, which ends the thread.
+    _stop: oneshot::Sender<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    announcer: Announcer,
+    version: Mutex<Option<String>>,
+}
+
+impl Watcher {
+    /// Returns when no change of the kernel can be missed any more, and NetworkManager's version is known or it has
+    /// not told within `limit`.
+    pub(super) async fn start(limit: Duration) -> Result<Self, HostError> {
+        let shared = Arc::new(Shared { announcer: Announcer::new(), version: Mutex::new(None) });
+        let (stop, stopped) = oneshot::channel();
+        let (ready, listening) = oneshot::channel();
+        let runtime = runtime()?;
+        let watched = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("network-watcher".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = watch_kernel(&watched.announcer, ready) => {}
+                        () = watch_service(&watched) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })
+            .map_err(|error| unwatched(&error))?;
+        match listening.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(unwatched(&error)),
+            Err(error) => return Err(unwatched(&error)),
+        }
+        let mut events = shared.announcer.subscribe();
+        let version_is_known = async {
+            while shared.version().is_none() {
+                events.next().await;
+            }
+        };
+        // NetworkManager need not run yet, so nobody waits long for it.
+        let _ = timeout(limit.min(Duration::from_secs(1)), version_is_known).await;
+        Ok(Self { shared, _stop: stop })
+    }
+
+    pub(super) fn events(&self) -> Events {
+        self.shared.announcer.subscribe()
+    }
+
+    pub(super) fn network_manager_version(&self) -> Option<String> {
+        self.shared.version()
+    }
+}
+
+impl Shared {
+    fn version(&self) -> Option<String> {
+        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_version(&self, version: Option<String>) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+}
+
+fn unwatched(why: &dyn std::fmt::Display) -> HostError {
+    HostError::Unavailable { why: format!("changes of the network cannot be watched: {why}") }
+}
+
+async fn watch_kernel(announcer: &Announcer, ready: oneshot::Sender<io::Result<()>>) {
+    let mut socket = match listen() {
+        Ok(socket) => socket,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    loop {
+        buffer.clear();
+        match socket.recv(&mut buffer).await {
+            Ok(()) => announcer.announce(topics(&buffer)),
+            Err(error) => {
+                // Most likely the kernel had more to say than fits (ENOBUFS). What was lost is not known, so it may
+                // have been anything.
+                if error.raw_os_error() != Some(nix::errno::Errno::ENOBUFS as i32) {
+                    sleep(PAUSE).await;
+                    if let Ok(again) = listen() {
+                        socket = again;
+                    }
+                }
+                announcer
+                    .announce([Topic::Link, Topic::Address, Topic::Route, Topic::Rule].into_iter().collect());
+            }
+        }
+    }
+}
+
+fn listen() -> io::Result<TokioSocket> {
+    let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+    socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
+    for group in GROUPS {
+        socket.socket_mut().add_membership(group)?;
+    }
+    Ok(socket)
+}
+
+/// The topics of the messages in a datagram, by their types alone.
+fn topics(mut datagram: &[u8]) -> Changes {
+    let mut changes = Changes::default();
+    while let Some((length, kind)) = header(datagram) {
+        changes = match kind {
+            16 | 17 => changes.with(Topic::Link),
+            20 | 21 => changes.with(Topic::Address),
+            24 | 25 => changes.with(Topic::Route),
+            32 | 33 => changes.with(Topic::Rule),
+            _ => changes,
+        };
+        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    changes
+}
+
+/// Length and type of the first message; `None` when there is none that could be right.
+fn header(datagram: &[u8]) -> Option<(usize, u16)> {
+    let length = u32::from_ne_bytes(datagram.get(0..4)?.try_into().ok()?);
+    let kind = u16::from_ne_bytes(datagram.get(4..6)?.try_into().ok()?);
+    let length = usize::try_from(length).ok()?;
+    (length >= 16).then_some((length, kind))
+}
+
+/// Announces NetworkManager's coming and going, and what only it knows. Starts over when the bus goes.
+async fn watch_service(shared: &Shared) {
+    let mut was_there = false;
+    loop {
+        let _ = follow_bus(shared, &mut was_there).await;
+        shared.set_version(None);
+        if was_there {
+            was_there = false;
+            shared.announcer.announce(Changes::default().with(Topic::ServiceGone));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
+    const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+    let connection = zbus::Connection::system().await?;
+    let owner = rule("org.freedesktop.DBus", "org.freedesktop.DBus")?
+        .member("NameOwnerChanged")?
+        .arg(0, NAME)?
+        .build();
+    let resolver = rule(NAME, PROPERTIES)?.path("/org/freedesktop/NetworkManager/DnsManager")?.build();
+    let hostname = rule(NAME, PROPERTIES)?.path("/org/freedesktop/NetworkManager/Settings")?.build();
+    let mut owner = MessageStream::for_match_rule(owner, &connection, None).await?;
+    let mut resolver = MessageStream::for_match_rule(resolver, &connection, None).await?;
+    let mut hostname = MessageStream::for_match_rule(hostname, &connection, None).await?;
+
+    let manager = ManagerProxy::builder(&connection)
+        .destination(NAME)?
+        .cache_properties(CacheProperties::No)
+        .build()
+        .await?;
+    if let Ok(Ok(version)) = timeout(PAUSE, manager.version()).await {
+        shared.set_version(Some(version));
+        // Those who watched before the bus was lost have heard that the service is gone.
+        shared.announcer.announce(Changes::default().with(Topic::ServiceBack));
+        *was_there = true;
+    }
+    loop {
+        let changes = tokio::select! {
+            message = owner.next() => {
+                let Some(message) = message else { return Ok(()) };
+                let (_, before, now): (String, String, String) = message?.body().deserialize()?;
+                let topics: HashSet<_> = [(&before, Topic::ServiceGone), (&now, Topic::ServiceBack)]
+                    .into_iter()
+                    .filter_map(|(owner, topic)| (!owner.is_empty()).then_some(topic))
+                    .collect();
+                *was_there = topics.contains(&Topic::ServiceBack);
+                let version = if *was_there { timeout(PAUSE, manager.version()).await.ok() } else { None };
+                shared.set_version(version.and_then(Result::ok));
+                topics.into_iter().collect()
+            }
+            Some(message) = resolver.next() => message.map(|_| Changes::default().with(Topic::Resolver))?,
+            Some(message) = hostname.next() => {
+                let (_, changed, _): (String, std::collections::HashMap<String, zbus::zvariant::OwnedValue>, Vec<String>) =
+                    message?.body().deserialize()?;
+                // The list of profiles is told here, too.
+                if changed.contains_key("Hostname") { Changes::default().with(Topic::Hostname) } else { continue }
+            }
+        };
+        shared.announcer.announce(changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, body: usize) -> Vec<u8> {
+        let length = u32::try_from(16 + body).expect("short");
+        let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+        bytes.resize((16 + body).next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_datagram_is_read_by_the_types_of_its_messages() {
+        let table = [
+            (vec![], vec![]),
+            (vec![message(16, 40)], vec![Topic::Link]),
+            (vec![message(20, 3), message(25, 0)], vec![Topic::Address, Topic::Route]),
+            (vec![message(33, 9), message(28, 8), message(17, 0)], vec![Topic::Rule, Topic::Link]),
+            // Cut short, or nonsense: no message, and no end of the world.
+            (vec![vec![1, 2, 3]], vec![]),
+            (vec![vec![0; 16], message(16, 0)], vec![]),
+        ];
+        for (messages, expected) in table {
+            let expected: Changes = expected.into_iter().collect();
+            assert_eq!(topics(&messages.concat()), expected, "{messages:?}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The thread that owns nmstate and takes requests one at a time.
+
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::host::gone;
+use super::options::Options;
+use super::transaction::Transactions;
+use crate::error::HostError;
+use crate::host::{Checkpoint, OpenCheckpoint};
+use crate::state::NetworkState;
+
+/// More requests than this can only come from callers that do not wait for their answers.
+const QUEUE: usize = 16;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, HostError>>;
+
+#[derive(Debug)]
+pub(super) enum Request {
+    Observe { reply: Reply<NetworkState> },
+    Begin { desired: NetworkState, deadline: Duration, reply: Reply<Checkpoint> },
+    Commit { checkpoint: Checkpoint, reply: Reply<()> },
+    RollBack { checkpoint: Checkpoint, reply: Reply<()> },
+    List { reply: Reply<Vec<OpenCheckpoint>> },
+}
+
+/// The way to the thread. It ends when this is dropped, after the request it is busy with.
+#[derive(Debug)]
+pub(super) struct Worker(mpsc::Sender<Request>);
+
+impl Worker {
+    pub(super) fn start(options: Options) -> Result<Self, HostError> {
+        let (sender, requests) = mpsc::channel(QUEUE);
+        let runtime = runtime()?;
+        thread::Builder::new()
+            .name("network-worker".to_owned())
+            .spawn(move || runtime.block_on(serve(requests, Transactions::new(options))))
+            .map_err(|error| HostError::Unavailable { why: format!("no thread to speak to it: {error}") })?;
+        Ok(Self(sender))
+    }
+
+    pub(super) async fn submit(&self, request: Request) -> Result<(), HostError> {
+        self.0.send(request).await.map_err(|_| gone())
+    }
+}
+
+/// A runtime for one thread of ours.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, HostError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| HostError::Unavailable { why: format!("no runtime to speak to it: {error}") })
+}
+
+async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions) {
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Observe { reply } => answer(reply, Box::pin(machine.observe())).await,
+            Request::Begin { desired, deadline, reply } => {
+                answer(reply, Box::pin(machine.begin(&desired, deadline))).await;
+            }
+            Request::Commit { checkpoint, reply } => answer(reply, machine.commit(&checkpoint)).await,
+            Request::RollBack { checkpoint, reply } => {
+                answer(reply, Box::pin(machine.roll_back(&checkpoint))).await;
+            }
+            Request::List { reply } => answer(reply, machine.open_checkpoints()).await,
+        }
+    }
+}
+
+/// Does what is asked, unless nobody waits for it any more. Once begun it is carried through, whoever waits.
+async fn answer<T>(reply: Reply<T>, work: impl Future<Output = Result<T, HostError>>) {
+    if !reply.is_closed() {
+        let _ = reply.send(work.await);
+    }
+}

@@ -1,0 +1,451 @@
+//! The host on a real NetworkManager: it obeys the laws, and whatever dies in the middle of a change, the node is as
+//! before.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use rig::{
+    Lab, NmNode, binaries,
+    process::{Invocation, Process},
+    wait,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+const LIMIT: Duration = Duration::from_mins(3);
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn the_laws_hold_on_network_manager() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    assert_eq!(trial.host(&["laws", "eth1"]).await?, "the laws hold");
+    trial.is_again(&before, SOON).await?;
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn a_killed_agent_leaves_the_change_to_the_timer() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    let (agent, _) = trial.begin_and_wait(8).await?;
+    let changed = trial.kernel().await?;
+    ensure!(changed != before, "the change is not there");
+    agent.signal(Signal::SIGKILL)?;
+    trial.is_again(&before, Duration::from_secs(8 + 5)).await?;
+    assert_eq!(trial.host(&["list"]).await?, json!([]));
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn a_restarted_agent_finds_the_change_and_undoes_it() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    let (agent, checkpoint) = trial.begin_and_wait(60).await?;
+    agent.signal(Signal::SIGKILL)?;
+
+    let open = trial.host(&["list"]).await?;
+    assert_eq!((&open[0]["checkpoint"], &open[0]["ours"]), (&json!(checkpoint), &json!(true)), "{open}");
+    assert!(open[0]["guard"].as_u64().is_some_and(|left| (1..=61_000).contains(&left)), "{open}");
+    let refused = trial.change(&two_things(), 10).await?;
+    assert_eq!(refused["error"], "Busy", "{refused}");
+    let undone = trial.host(&["roll-back", &checkpoint]).await?;
+    assert!(undone.get("ok").is_some(), "{undone}");
+    trial.is_again(&before, SOON).await?;
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn a_change_that_network_manager_forgot_is_not_committed_and_can_be_undone() -> Result<()> {
+    let trial = Trial::new().await?;
+    for end in ["stop", "kill"] {
+        let before = trial.kernel().await?;
+        let (agent, checkpoint) = trial.begin_and_wait(60).await?;
+        match end {
+            "stop" => trial.node.stop_network_manager().await?,
+            _ => trial.node.kill_network_manager().await?,
+        }
+        let lost = json!([{ "checkpoint": checkpoint, "ours": true, "guard": "lost" }]);
+        assert_eq!(trial.host(&["list"]).await?, lost, "while NetworkManager is down, after {end}");
+        let refused = trial.host(&["roll-back", &checkpoint]).await?;
+        assert_eq!(refused["error"], "Unavailable", "{refused}");
+        trial.node.start_network_manager().await?;
+
+        let kept = trial.kernel().await?;
+        ensure!(kept.to_string().contains("10.98.0.77"), "after {end}, it was to be kept: {kept:#}");
+        assert_eq!(trial.host(&["list"]).await?, lost, "after {end}");
+        let refused = trial.change(&two_things(), 10).await?;
+        assert_eq!(refused["error"], "Busy", "{refused}");
+        let commit = trial.host(&["commit", &checkpoint]).await?;
+        assert_eq!(commit["error"], "CheckpointGone", "after {end}: {commit}");
+        let undone = trial.host(&["roll-back", &checkpoint]).await?;
+        assert!(undone.get("ok").is_some(), "after {end}: {undone}");
+        trial.is_again(&before, SOON).await.with_context(|| format!("after {end}"))?;
+        assert_eq!(trial.host(&["list"]).await?, json!([]));
+        trial.journal_is_empty()?;
+        drop(agent);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn network_manager_killed_while_applying_leaves_nothing_that_cannot_be_undone() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    // One that never commits: should applying be over when the blow falls, what has to come out is the same.
+    let agent = trial.start_with(&["begin-and-wait", "--deadline=60"], &two_things())?;
+    // As soon as the journal knows the checkpoint, applying has begun.
+    wait::until(SOON, "the note of the checkpoint", async || {
+        let note: Value =
+            serde_json::from_str(&std::fs::read_to_string(trial.journal.join("open-change.json"))?)?;
+        note["checkpoint"].as_str().map(str::to_owned).context("not yet")
+    })
+    .await?;
+    trial.node.kill_network_manager().await?;
+    let outcome = trial.answer(&agent).await?;
+    if outcome.get("ok").is_none() {
+        assert_eq!(outcome["error"], "Unavailable", "{outcome}");
+    }
+    trial.node.start_network_manager().await?;
+    let open = trial.host(&["list"]).await?;
+    assert_eq!(open[0]["guard"], "lost", "{open}");
+    let checkpoint = open[0]["checkpoint"].as_str().context("a checkpoint")?;
+    let undone = trial.host(&["roll-back", checkpoint]).await?;
+    assert!(undone.get("ok").is_some(), "{undone}");
+    trial.is_again(&before, SOON).await?;
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn a_network_manager_that_hangs_hangs_nobody() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    let arguments = ["--observe-limit=2", "change", "--deadline=6", "--look-meanwhile"];
+    let agent = trial.start_with(&arguments, &many_things())?;
+    wait::until(SOON, "the note of the checkpoint", async || {
+        let note = std::fs::read_to_string(trial.journal.join("open-change.json"))?;
+        ensure!(note.contains("Checkpoint/"), "not yet");
+        Ok(())
+    })
+    .await?;
+    trial.signal_network_manager("STOP").await?;
+    let began = Instant::now();
+    let read = trial.host(&["--observe-limit=2", "observe"]).await?;
+    assert_eq!(read["error"], "Timeout", "{read}");
+    ensure!(began.elapsed() < Duration::from_secs(5), "reading took {:?}", began.elapsed());
+    let outcome = trial.answer(&agent).await?;
+    assert!(["Timeout", "Unavailable"].map(Into::into).contains(&outcome["error"]), "{outcome}");
+    let look = &outcome["look"];
+    assert_eq!(look["end"], "reading the state was not finished after 2s", "in the same process: {outcome}");
+    assert!(look["ms"].as_u64().is_some_and(|took| took < 3_000), "{outcome}");
+    ensure!(began.elapsed() < Duration::from_secs(6 + 25), "beginning took {:?}", began.elapsed());
+
+    trial.signal_network_manager("CONT").await?;
+    trial.is_again(&before, Duration::from_secs(6 + 15)).await?;
+    wait::until(SOON, "the note to be tidied up", async || {
+        assert_eq!(trial.host(&["list"]).await?, json!([]));
+        trial.journal_is_empty()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    for (desired, kind, text) in [
+        (json!({ "interfaces": [{ "name": "eth1", "mtuu": 1400 }] }), "Invalid", "interfaces[eth1].mtuu: "),
+        (
+            json!({ "interfaces": [{ "name": "eth1", "type": "ethernet", "mtu": "many" }] }),
+            "Invalid",
+            "interfaces[eth1].mtu: ",
+        ),
+        (
+            json!({ "interfaces": [{ "name": "eth1", "802.1x": { "password": "hush", "eap-methods": "hush" } }] }),
+            "Invalid",
+            "interfaces[eth1].802.1x.eap-methods: ",
+        ),
+        (
+            json!({ "interfaces": [{ "name": "bond1", "type": "bond", "state": "up",
+                "link-aggregation": { "mode": "active-backup", "port": ["eth1"] } }] }),
+            "Unsupported",
+            "interfaces[bond1].type: this machine cannot do interfaces of type bond",
+        ),
+        (
+            json!({ "interfaces": [{ "name": "eth9", "type": "ethernet", "state": "up" }] }),
+            "Invalid",
+            "interfaces[eth9]: ",
+        ),
+        (
+            json!({ "routes": { "config": [{ "destination": "10.5.0.0/16", "next-hop-interface": "eth9" }] } }),
+            "Invalid",
+            "routes.config[0].next-hop-interface: there is no interface eth9",
+        ),
+    ] {
+        let began = Instant::now();
+        let refused = trial.change(&desired, 30).await?;
+        assert_eq!(refused["error"], kind, "{refused}");
+        assert!(refused["text"].as_str().is_some_and(|found| found.starts_with(text)), "{text}: {refused}");
+        assert!(!refused.to_string().contains("hush"), "{refused}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{desired} took {:?}", began.elapsed());
+    }
+    assert_eq!(trial.kernel().await?, before);
+    trial.node.stop_network_manager().await?;
+    for arguments in [&["observe"][..], &["roll-back", "/none"]] {
+        let found = trial.host(arguments).await?;
+        assert!(["Unavailable", "CheckpointGone"].map(Into::into).contains(&found["error"]), "{found}");
+    }
+    let refused = trial.change(&two_things(), 30).await?;
+    assert_eq!(refused["error"], "Unavailable", "{refused}");
+    let versions = trial.host(&["versions"]).await?;
+    assert_eq!(versions["networkManager"], Value::Null, "{versions}");
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn another_programs_checkpoint_is_left_alone() -> Result<()> {
+    let trial = Trial::new().await?;
+    let manager = "org.freedesktop.NetworkManager";
+    let made = trial
+        .node
+        .exec([
+            "dbus-send",
+            "--system",
+            "--print-reply=literal",
+            &format!("--dest={manager}"),
+            "/org/freedesktop/NetworkManager",
+            &format!("{manager}.CheckpointCreate"),
+            "array:objpath:",
+            "uint32:60",
+            "uint32:0",
+        ])
+        .await?
+        .success()?;
+    let foreign = made.trim();
+    let open = trial.host(&["list"]).await?;
+    assert_eq!((&open[0]["checkpoint"], &open[0]["ours"]), (&json!(foreign), &json!(false)), "{open}");
+    let refused = trial.change(&two_things(), 10).await?;
+    assert_eq!(refused["error"], "Busy", "{refused}");
+    for verb in ["commit", "roll-back"] {
+        let refused = trial.host(&[verb, foreign]).await?;
+        assert_eq!(refused["error"], "NotOurs", "{verb}: {refused}");
+    }
+    let open = trial.host(&["list"]).await?;
+    assert_eq!(open[0]["checkpoint"], foreign, "{open}");
+    trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn those_who_watch_hear_of_the_kernel_and_of_network_manager() -> Result<()> {
+    let trial = Trial::new().await?;
+    let watcher = trial.start(&["events", "--silence-ms=60000"], "/dev/null")?;
+    wait::until(SOON, "the watcher", async || {
+        ensure!(watcher.log_tail(100).contains("watching"), "not yet");
+        Ok(())
+    })
+    .await?;
+    trial.node.exec(["ip", "addr", "add", "10.97.0.1/24", "dev", "eth2"]).await?.success()?;
+    trial.node.exec(["ip", "rule", "add", "from", "10.97.0.0/24", "table", "77"]).await?.success()?;
+    trial.node.exec(["ip", "link", "add", "v7", "type", "veth", "peer", "name", "v8"]).await?.success()?;
+    trial.node.kill_network_manager().await?;
+    trial.node.start_network_manager().await?;
+    wait::until(SOON, "all the news", async || {
+        let heard = watcher.log_tail(1000);
+        for topic in ["Address", "Route", "Rule", "Link", "ServiceGone", "ServiceBack"] {
+            ensure!(heard.contains(topic), "nothing about {topic}: {heard}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A node, and the host on trial in it. Each call is a process of its own, so what is known is what is on disk.
+struct Trial {
+    lab: Lab,
+    node: NmNode,
+    program: String,
+    journal: PathBuf,
+}
+
+impl Trial {
+    async fn new() -> Result<Self> {
+        let program = binaries::machine_host().await?.display().to_string();
+        let lab = Lab::new().await?;
+        let node = lab.nm_node("node1").start().await?;
+        // Without a metric of its own, eth0 gets one by the order in which cards come up, and not always the same.
+        for arguments in [
+            &["connection", "modify", "eth0", "ipv4.route-metric", "100"][..],
+            &["device", "reapply", "eth0"],
+        ] {
+            node.exec(["nmcli"].iter().chain(arguments).copied()).await?.success()?;
+        }
+        let trial = Self { journal: lab.folder().join("journal"), lab, node, program };
+        // The addresses that the kernel gives by itself are there when no check for duplicates is under way.
+        wait::until(SOON, "the node to be at rest", async || {
+            let addresses = trial.node.exec(["ip", "-6", "addr", "show", "dev", "eth0"]).await?.success()?;
+            ensure!(addresses.contains("fe80:") && !addresses.contains("tentative"), "{addresses}");
+            Ok(())
+        })
+        .await?;
+        Ok(trial)
+    }
+
+    fn call(&self, arguments: &[&str]) -> Invocation {
+        Invocation::new([&self.program, "--journal"])
+            .arg(self.journal.display().to_string())
+            .args(arguments.iter().copied())
+            .env("RUST_BACKTRACE", "0")
+    }
+
+    async fn host(&self, arguments: &[&str]) -> Result<Value> {
+        self.node.exec_with(self.call(arguments), LIMIT).await?.json()
+    }
+
+    async fn change(&self, desired: &Value, deadline: u32) -> Result<Value> {
+        let call = self.call(&["change", &format!("--deadline={deadline}")]).stdin(desired.to_string());
+        self.node.exec_with(call, LIMIT).await?.json()
+    }
+
+    /// Starts it with a file as its input; what it prints is in its log.
+    fn start(&self, arguments: &[&str], input: &str) -> Result<Process> {
+        let shell = Invocation::new(["sh", "-c", "input=$1; shift; exec \"$@\" <$input", "sh", input]);
+        let call = shell
+            .args([&self.program, "--journal"])
+            .arg(self.journal.display().to_string())
+            .args(arguments.iter().copied());
+        let log = self.lab.folder().join("agent.log");
+        let _ = std::fs::remove_file(&log);
+        self.node.enter(call).start("agent", &log)
+    }
+
+    fn start_with(&self, arguments: &[&str], desired: &Value) -> Result<Process> {
+        let input = self.lab.folder().join("desired.json");
+        std::fs::write(&input, desired.to_string())?;
+        self.start(arguments, &input.display().to_string())
+    }
+
+    /// The change is applied and open when this returns, with the name of its checkpoint.
+    async fn begin_and_wait(&self, deadline: u32) -> Result<(Process, String)> {
+        let agent = self.start_with(&["begin-and-wait", &format!("--deadline={deadline}")], &two_things())?;
+        let answer = self.answer(&agent).await?;
+        let checkpoint = answer["ok"].as_str().with_context(|| answer.to_string())?.to_owned();
+        Ok((agent, checkpoint))
+    }
+
+    /// The first line that it prints.
+    async fn answer(&self, agent: &Process) -> Result<Value> {
+        wait::until(Duration::from_mins(1), "an answer of the agent", async || {
+            let said = agent.log_tail(10);
+            Ok(serde_json::from_str(said.lines().next().context("nothing yet")?)?)
+        })
+        .await
+    }
+
+    async fn signal_network_manager(&self, signal: &str) -> Result<()> {
+        let script = format!("kill -{signal} $(cat /run/network-manager.pid)");
+        self.node.exec(["sh", "-c", &script]).await?.success()?;
+        Ok(())
+    }
+
+    /// All that the kernel and NetworkManager's disk know and a change could spoil.
+    async fn kernel(&self) -> Result<Value> {
+        let mut found = Vec::new();
+        for command in [
+            &["ip", "-j", "addr"][..],
+            &["ip", "-j", "-4", "route", "show", "table", "all"],
+            &["ip", "-j", "-6", "route", "show", "table", "all"],
+            &["ip", "-j", "rule"],
+        ] {
+            let mut part = self.node.exec(command.iter().copied()).await?.json()?;
+            for key in ["valid_life_time", "preferred_life_time", "expires"] {
+                strip(&mut part, key);
+            }
+            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
+            part.as_array_mut()
+                .into_iter()
+                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
+            found.push(part);
+        }
+        found.push(json!(self.node.exec(["cat", "/etc/resolv.conf"]).await?.success()?));
+        let profiles = self.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?;
+        found.push(json!(profiles.stdout()));
+        Ok(Value::Array(found))
+    }
+
+    async fn is_again(&self, before: &Value, limit: Duration) -> Result<()> {
+        wait::until(limit, "the node to be as before", async || {
+            let now = self.kernel().await?;
+            ensure!(now == *before, "{}", differences(before, &now));
+            Ok(())
+        })
+        .await
+    }
+
+    fn journal_is_empty(&self) -> Result<()> {
+        match std::fs::read_dir(&self.journal) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(files) => {
+                let files: Vec<_> =
+                    files.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
+                ensure!(files.is_empty(), "left in the journal: {files:?}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Something for a card that was not configured, for the one that was, and something new.
+fn two_things() -> Value {
+    json!({
+        "interfaces": [
+            { "name": "eth1", "type": "ethernet", "state": "up", "mtu": 1400,
+              "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.98.0.77", "prefix-length": 24 }] } },
+            { "name": "eth0", "type": "ethernet", "state": "up", "mtu": 1420 },
+            { "name": "br7", "type": "linux-bridge", "state": "up", "bridge": { "port": [] } }
+        ],
+        "routes": { "config": [
+            { "destination": "198.51.100.0/24", "next-hop-interface": "eth1", "next-hop-address": "10.98.0.1" }
+        ] }
+    })
+}
+
+/// So much that applying it takes seconds.
+fn many_things() -> Value {
+    let mut desired = two_things();
+    let bridges = (10..20).map(|number| {
+        json!({ "name": format!("br{number}"), "type": "linux-bridge", "state": "up", "bridge": { "port": [] } })
+    });
+    desired["interfaces"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|interfaces| interfaces.extend(bridges.clone()));
+    desired
+}
+
+/// The entries that only one of the two has.
+fn differences(before: &Value, now: &Value) -> String {
+    let entries = |state: &Value| -> Vec<String> {
+        let parts = state.as_array().into_iter().flatten();
+        parts
+            .flat_map(|part| part.as_array().cloned().unwrap_or_else(|| vec![part.clone()]))
+            .map(|entry| entry.to_string())
+            .collect()
+    };
+    let (before, now) = (entries(before), entries(now));
+    let gone = before.iter().filter(|entry| !now.contains(entry)).map(|entry| format!("gone: {entry}"));
+    let new = now.iter().filter(|entry| !before.contains(entry)).map(|entry| format!("new: {entry}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+fn strip(value: &mut Value, key: &str) {
+    match value {
+        Value::Object(map) => {
+            map.remove(key);
+            map.values_mut().for_each(|below| strip(below, key));
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(|below| strip(below, key)),
+        _ => {}
+    }
+}
