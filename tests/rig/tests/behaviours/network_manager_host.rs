@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use rig::{
-    Lab, NmNode, binaries,
+    Lab, NmNode, UmlNode, binaries,
     process::{Invocation, Process},
     wait,
 };
@@ -23,6 +23,17 @@ async fn the_laws_hold_on_network_manager() -> Result<()> {
     assert_eq!(trial.host(&["laws", "eth1"]).await?, "the laws hold");
     trial.is_again(&before, SOON).await?;
     trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn the_laws_hold_on_another_kernel_and_a_newer_network_manager() -> Result<()> {
+    let lab = Lab::new().await?;
+    let node = lab.uml_node("node1").start().await?;
+    let program = UmlNode::path_inside(&binaries::machine_host().await?)?;
+    let call = Invocation::new([&program, "--journal", "/var/lib/knmstate", "laws", "eth1"]);
+    // Two and a half minutes on an idle machine: the guest is slow, and the laws wait for the node to fall silent.
+    assert_eq!(node.exec_with(call, Duration::from_mins(10)).await?.json()?, "the laws hold");
+    Ok(())
 }
 
 #[tokio::test]
