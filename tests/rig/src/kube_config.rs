@@ -8,8 +8,8 @@ use crate::{
     api_server::{ApiServer, POD_RANGE},
     images,
     machine::rig_file,
+    nm_node::static_profile,
     process::write_private,
-    services::{GATEWAY, NAME_SERVER},
 };
 
 /// Where a node's configuration lies, and what it says about the node's place in the cluster.
@@ -35,19 +35,16 @@ impl KubeConfiguration {
         write_private(&this.path("kubelet.kubeconfig"), &api.kubeconfig_for(&user, &["system:nodes"])?)?;
         let proxy = this.path("kube-proxy.kubeconfig");
         write_private(&proxy, &api.kubeconfig_for("system:kube-proxy", &[])?)?;
+        std::fs::write(this.path("eth0.nmconnection"), static_profile(number))?;
         let values = [
             ("ADDRESS", this.address.as_str()),
             ("AUTHORITY", &authority.display().to_string()),
-            ("GATEWAY", GATEWAY),
             ("KUBECONFIG", &proxy.display().to_string()),
-            ("NAME_SERVER", NAME_SERVER),
             ("PAUSE", images::POD),
             ("POD_CIDR", &this.pod_cidr),
             ("POD_RANGE", POD_RANGE),
         ];
-        for file in
-            ["10-bridge.conflist", "containerd.toml", "eth0.nmconnection", "kube-proxy.yaml", "kubelet.yaml"]
-        {
+        for file in ["10-bridge.conflist", "containerd.toml", "kube-proxy.yaml", "kubelet.yaml"] {
             let template = std::fs::read_to_string(rig_file("kube").join(file))?;
             std::fs::write(this.path(file), fill_in(&template, &values).context(file)?)?;
         }

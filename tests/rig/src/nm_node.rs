@@ -164,12 +164,18 @@ impl NmNode {
     }
 }
 
+const PROFILE: &str = "[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n";
+
 fn profile(primary: Primary, number: u8) -> Option<String> {
-    let head = "[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n";
-    let address = format!("method=manual\naddress1=10.99.0.{number}/24,{GATEWAY}\ndns={NAME_SERVER};\n");
     match primary {
-        Primary::Static => Some(format!("{head}[ipv4]\n{address}[ipv6]\nmethod=link-local\n")),
-        Primary::Dhcp => Some(format!("{head}[ipv4]\nmethod=auto\n[ipv6]\nmethod=auto\n")),
+        Primary::Static => Some(static_profile(number)),
+        Primary::Dhcp => Some(format!("{PROFILE}[ipv4]\nmethod=auto\n[ipv6]\nmethod=auto\n")),
         Primary::Unconfigured => None,
     }
+}
+
+/// NetworkManager's profile of an `eth0` with the lab's gateway and name server.
+pub(crate) fn static_profile(number: u8) -> String {
+    let address = format!("method=manual\naddress1=10.99.0.{number}/24,{GATEWAY}\ndns={NAME_SERVER};\n");
+    format!("{PROFILE}[ipv4]\n{address}[ipv6]\nmethod=link-local\n")
 }

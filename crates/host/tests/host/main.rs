@@ -3,6 +3,7 @@
 #![expect(clippy::too_many_lines, reason = "a table is one function, however many rows it has")]
 #![expect(clippy::needless_pass_by_value, reason = "documents are written where they are used")]
 
+// The attribute is for clippy, which otherwise takes the helpers among these for code that must not panic.
 #[cfg(test)]
 mod checkpoints;
 #[cfg(test)]
