@@ -10,7 +10,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Checkpoint, Guard, Host, HostError, NetworkState, Topic};
@@ -283,7 +283,7 @@ impl<'a, H: Host> Law<'a, H> {
     }
 
     fn same(&self, before: &NetworkState, now: &NetworkState) -> Result<(), Broken> {
-        let (before, now) = (without_moving_values(before), without_moving_values(now));
+        let (before, now) = (before.without_moving_values(), now.without_moving_values());
         if before == now {
             return Ok(());
         }
@@ -296,7 +296,7 @@ impl<'a, H: Host> Law<'a, H> {
         let mut events = self.host.events();
         loop {
             let now = self.look().await?;
-            if without_moving_values(&now) == without_moving_values(wanted) {
+            if now.without_moving_values() == wanted.without_moving_values() {
                 return Ok(());
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -385,23 +385,4 @@ impl<'a, H: Host> Law<'a, H> {
             }
         }))
     }
-}
-
-/// The state without the values that move although nothing changes.
-pub(crate) fn without_moving_values(state: &NetworkState) -> NetworkState {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => strip_map(map),
-            Value::Array(entries) => entries.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    fn strip_map(map: &mut Map<String, Value>) {
-        let moving = ["gc-timer", "hello-timer", "preferred-life-time", "valid-life-time"];
-        map.retain(|key, _| !moving.contains(&key.as_str()));
-        map.values_mut().for_each(strip);
-    }
-    let mut value = state.clone().into_value();
-    strip(&mut value);
-    NetworkState::parse(value).unwrap_or_default()
 }

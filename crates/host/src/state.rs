@@ -96,6 +96,25 @@ impl NetworkState {
         Self(sections.into_iter().map(|(name, section)| (name.to_owned(), section)).collect())
     }
 
+    /// The state without the values that move although nothing changes, for telling whether something did.
+    pub(crate) fn without_moving_values(&self) -> Self {
+        fn strip(value: &mut Value) {
+            match value {
+                Value::Object(map) => strip_map(map),
+                Value::Array(entries) => entries.iter_mut().for_each(strip),
+                _ => {}
+            }
+        }
+        fn strip_map(map: &mut Map<String, Value>) {
+            let moving = ["gc-timer", "hello-timer", "preferred-life-time", "valid-life-time"];
+            map.retain(|key, _| !moving.contains(&key.as_str()));
+            map.values_mut().for_each(strip);
+        }
+        let mut stripped = self.clone();
+        strip_map(&mut stripped.0);
+        stripped
+    }
+
     /// The sections, by name.
     pub fn sections(&self) -> &Map<String, Value> {
         &self.0

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use super::journal::Entry;
 use super::service::{Hold, Service};
 use crate::error::HostError;
-use crate::laws::without_moving_values;
 use crate::state::{NetworkState, RouteList, interface_name};
 
 /// Whether NetworkManager has let go of what it did not hold before, and holds the rest. Until then what is seen may
@@ -44,14 +43,15 @@ fn part(state: &NetworkState, touched: &[String]) -> NetworkState {
         routes.into_iter().map(Value::Object).collect()
     };
     let section = |name: &str| state.sections().get(name).cloned().unwrap_or_default();
-    without_moving_values(&NetworkState::assembled([
+    NetworkState::assembled([
         ("interfaces", interfaces.cloned().map(Value::Object).collect()),
         ("config", routes(RouteList::Config).into()),
         ("running", routes(RouteList::Running).into()),
         ("route-rules", section("route-rules")),
         ("dns-resolver", section("dns-resolver")),
         ("hostname", section("hostname")),
-    ]))
+    ])
+    .without_moving_values()
 }
 
 #[cfg(test)]
