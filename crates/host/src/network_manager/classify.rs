@@ -157,10 +157,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Errors in the words of nmstate 2.2.62 on NetworkManager 1.42, and what they mean to us.
+    /// Errors of nmstate 2.2.62, and what they mean to us. Seen on a node with NetworkManager 1.42: the service that is
+    /// down, the missing interface, the unknown port, the route without IPv4, Open vSwitch. The others are written after
+    /// nmstate's source, and the last one is made up, for its secret.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
-    fn real_errors_become_ours() {
+    fn errors_of_nmstate_become_ours() {
         use ErrorKind::{
             Bug, DependencyError, InvalidArgument, NotImplementedError, PermissionError, PluginFailure,
             VerificationError,
