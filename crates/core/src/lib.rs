@@ -5,8 +5,18 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | Which parts of a network document are which? | [`document`] |
+//! | Which nodes is a policy for? | [`selection`] |
+//! | Which orders are due, and what follows from a failure? | [`progress`] |
+//! | What does a port of a bridge get by default? | [`bridge_defaults`] |
+//! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
 //! | What does an enactment say of itself? | [`enactment`] |
+//!
+//! [`document`] reads the parts of a network document that decisions are made by.
 
+pub mod bridge_defaults;
 pub mod document;
 pub mod enactment;
+pub mod join;
+pub mod needs;
+pub mod progress;
+pub mod selection;
