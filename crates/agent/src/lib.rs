@@ -10,5 +10,7 @@
 //! The parts know each other by few words: a [`store::Store`] gives orders and takes results, a
 //! [`Host`](knmstate_host::Host) is the machine, [`steady::Steady`] keeps the report from showing a half-applied change.
 
+pub mod cpu_clock;
+pub mod report;
 pub mod steady;
 pub mod store;

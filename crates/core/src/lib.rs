@@ -12,6 +12,8 @@
 //! | What does an enactment say of itself? | [`enactment`] |
 //!
 //! [`document`] reads the parts of a network document that decisions are made by.
+//! | How often may the network be read when it never stops changing? | [`pace`] |
+//! | What of a network is shown to the world? | [`shown`] |
 
 pub mod bridge_defaults;
 pub mod document;
@@ -20,3 +22,5 @@ pub mod join;
 pub mod needs;
 pub mod progress;
 pub mod selection;
+pub mod pace;
+pub mod shown;

@@ -1,0 +1,156 @@
+//! What of a network is shown to the world.
+//!
+//! | part | what is shown of it |
+//! |---|---|
+//! | the document | `interfaces`, always, and of the rest only `routes`, `dns-resolver` and `ovn` |
+//! | interfaces | all but veths that are not managed, which are those of pods |
+//! | an interface | all of it but what changes by itself: see [`TIMERS`] and [`LIFETIMES`] |
+//! | routes | those over an interface that is shown |
+//! | name servers | `server` and `search` |
+//! | OVN | `localnet`, `bridge` and `state` of each mapping |
+//!
+//! These are the rules of kubernetes-nmstate, kept to the letter: users compare its text with that of before.
+//!
+//! What else moves in the output of nmstate 2.2.62 does so because something has happened (a neighbour by LLDP, the
+//! speed of a link, an address that the kernel made up) and is shown. It has no counters, and its routes do not say
+//! when they expire.
+//!
+//! Two readings of the same network give the same document, in whatever order the kernel tells of it. Lists whose
+//! order means nothing are sorted. Addresses and name servers are not among them: the first one is the one to be used.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::document::{Document, MAIN_TABLE, interfaces, objects, text};
+
+/// What counts down in the options of a Linux bridge.
+pub const TIMERS: [&str; 2] = ["gc-timer", "hello-timer"];
+
+/// What counts down in an address that was given for a time.
+pub const LIFETIMES: [&str; 2] = ["preferred-life-time", "valid-life-time"];
+
+/// The lists of an interface whose order means nothing. nmstate sorts most of them already, but promises none.
+const SETS: [&[&str]; 5] = [
+    &["alt-names"],
+    &["bridge", "port"],
+    &["link-aggregation", "port"],
+    &["link-aggregation", "ports-config"],
+    &["vrf", "port"],
+];
+
+/// The part of an observed network that is reported.
+pub fn shown(observed: &Document) -> Document {
+    let mut kept: Vec<Document> =
+        interfaces(observed).filter(|interface| !is_of_a_pod(interface)).map(shown_interface).collect();
+    kept.sort_by(|one, other| {
+        (text(one, "name"), text(one, "type")).cmp(&(text(other, "name"), text(other, "type")))
+    });
+    let names = kept.iter().map(|interface| text(interface, "name"));
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+
+    let routes = section(observed, "routes", &["running", "config"], |list| shown_routes(list, &names));
+    let resolver = section(observed, "dns-resolver", &["running", "config"], shown_resolver);
+    let mut document = Map::from_iter([("interfaces".to_owned(), json!(kept))]);
+    document.extend(routes.map(|routes| ("routes".to_owned(), routes)));
+    document.extend(resolver.map(|resolver| ("dns-resolver".to_owned(), resolver)));
+    document.extend(shown_ovn(observed).map(|ovn| ("ovn".to_owned(), ovn)));
+    document
+}
+
+fn is_of_a_pod(interface: &Document) -> bool {
+    text(interface, "type") == "veth" && text(interface, "state") == "ignore"
+}
+
+fn shown_interface(observed: &Document) -> Document {
+    let mut interface = observed.clone();
+    force_text(&mut interface, "name");
+    force_text(&mut interface, "type");
+    if text(&interface, "type") == "linux-bridge"
+        && let Some(options) = below(&mut interface, &["bridge", "options"]).and_then(Value::as_object_mut)
+    {
+        options.retain(|key, _| !TIMERS.contains(&key.as_str()));
+    }
+    for family in ["ipv4", "ipv6"] {
+        for address in
+            below(&mut interface, &[family, "address"]).and_then(Value::as_array_mut).into_iter().flatten()
+        {
+            if let Some(address) = address.as_object_mut() {
+                address.retain(|key, _| !LIFETIMES.contains(&key.as_str()));
+            }
+        }
+    }
+    for path in SETS {
+        if let Some(entries) = below(&mut interface, path).and_then(Value::as_array_mut) {
+            entries.sort_by(|one, other| entry_name(one).cmp(entry_name(other)));
+        }
+    }
+    interface
+}
+
+/// The value at the end of a path of keys.
+fn below<'a>(object: &'a mut Document, path: &[&str]) -> Option<&'a mut Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(object.get_mut(*first)?, |value, key| value.get_mut(*key))
+}
+
+/// What an entry of a list of names is called, whether it is a name or an object with one.
+fn entry_name(entry: &Value) -> &str {
+    entry.as_str().or_else(|| entry.get("name")?.as_str()).unwrap_or_default()
+}
+
+/// Makes a value a text, also if it is missing, or reads like a number to whoever wrote it.
+fn force_text(object: &mut Document, key: &str) {
+    let forced = match object.get(key) {
+        Some(Value::String(_)) => return,
+        None | Some(Value::Null) => String::new(),
+        Some(other) => other.to_string(),
+    };
+    object.insert(key.to_owned(), Value::String(forced));
+}
+
+/// The parts of a section, each as `part` shows it; `None` if the section is not there.
+fn section(document: &Document, name: &str, keys: &[&str], part: impl Fn(&Value) -> Value) -> Option<Value> {
+    let section = document.get(name)?.as_object()?;
+    let parts = keys.iter().filter_map(|key| Some(((*key).to_owned(), part(section.get(*key)?))));
+    Some(Value::Object(parts.collect()))
+}
+
+fn shown_routes(list: &Value, names: &BTreeSet<&str>) -> Value {
+    let mut routes: Vec<Document> = objects(Some(list)).cloned().collect();
+    for route in &mut routes {
+        force_text(route, "destination");
+        force_text(route, "next-hop-interface");
+    }
+    routes.retain(|route| names.contains(text(route, "next-hop-interface")));
+    routes.sort_by_cached_key(|route| {
+        let number = |key| route.get(key).and_then(Value::as_i64);
+        let everything: BTreeMap<String, String> =
+            route.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+        let table = route.get("table-id").and_then(Value::as_u64).unwrap_or(MAIN_TABLE);
+        (table, text(route, "destination").to_owned(), number("metric"), everything)
+    });
+    json!(routes)
+}
+
+fn shown_resolver(resolver: &Value) -> Value {
+    pick(resolver, &["server", "search"])
+}
+
+/// Without any mapping it is there and empty, as nmstate says it when it has asked Open vSwitch.
+fn shown_ovn(observed: &Document) -> Option<Value> {
+    let ovn = observed.get("ovn")?.as_object()?;
+    let mut mappings: Vec<Value> = objects(ovn.get("bridge-mappings"))
+        .map(|mapping| pick(&json!(mapping), &["localnet", "bridge", "state"]))
+        .collect();
+    mappings.sort_by_cached_key(|mapping| mapping["localnet"].to_string());
+    Some(if mappings.is_empty() { json!({}) } else { json!({ "bridge-mappings": mappings }) })
+}
+
+fn pick(object: &Value, keys: &[&str]) -> Value {
+    let picked = keys.iter().filter_map(|key| Some(((*key).to_owned(), object.get(*key)?.clone())));
+    Value::Object(picked.collect())
+}
+
+#[cfg(test)]
+mod tests;
