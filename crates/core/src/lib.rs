@@ -14,6 +14,7 @@
 //! [`document`] reads the parts of a network document that decisions are made by.
 //! | How often may the network be read when it never stops changing? | [`pace`] |
 //! | What of a network is shown to the world? | [`shown`] |
+//! | What must work after a change for it to stay, and can it still? | [`probes`] |
 
 pub mod bridge_defaults;
 pub mod document;
@@ -24,3 +25,4 @@ pub mod progress;
 pub mod selection;
 pub mod pace;
 pub mod shown;
+pub mod probes;

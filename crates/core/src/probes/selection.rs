@@ -1,0 +1,368 @@
+//! Which probes a change has to stand: those that are run for every policy, and those of its own.
+
+use std::{fmt, time::Duration};
+
+use knmstate_api::probe::{BuiltInProbe, ProbePolicy};
+use serde_json::Value;
+
+use super::{Check, Families, Family, Probe};
+use crate::document::{self, Document};
+
+/// How long a probe may take to pass when nobody says.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What a node has around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    pub api: ApiAccess,
+}
+
+/// How a node stands to an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiAccess {
+    /// There is none: the node is on its own, and so the probes that ask it do not exist.
+    None,
+    /// It could be reached lately.
+    Connected,
+    /// It cannot be reached. A change cannot cut what is cut already; if it were asked for all the same, a node that
+    /// was restarted far from its API server could never get the network by which to reach it.
+    Unreachable,
+}
+
+/// A probe that does not say what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    pub probe: String,
+    pub why: String,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "probe {:?}: {}", self.probe, self.why)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// The probes of a change: the built-in ones, as the order or else the desired state makes them count, then those of
+/// the order. Disabled ones are left out. None may take longer than `within`.
+pub fn select(
+    ordered: &[knmstate_api::Probe],
+    desired: &Document,
+    surroundings: Surroundings,
+    within: Option<Duration>,
+) -> Result<Vec<Probe>, Malformed> {
+    let mut probes = Vec::new();
+    for (built_in, name) in BUILT_IN {
+        if surroundings.api == ApiAccess::None && asks_the_api(built_in) {
+            continue;
+        }
+        let mut said = ordered.iter().filter(|probe| probe.built_in == Some(built_in));
+        let explicit = said.next();
+        if let Some(second) = said.next() {
+            return Err(malformed(second, format!("{built_in:?} is listed more than once")));
+        }
+        let policy = explicit.map_or_else(|| usual(built_in, desired, surroundings.api), |said| said.policy);
+        probes.push(Probe {
+            name: explicit.map_or(name, |said| &said.name).to_owned(),
+            check: check(built_in, policy, desired),
+            policy,
+            timeout: timeout(explicit, within),
+        });
+    }
+    for probe in ordered {
+        if let Some(check) = own_check(probe)? {
+            let timeout = timeout(Some(probe), within);
+            probes.push(Probe { name: probe.name.clone(), check, policy: probe.policy, timeout });
+        }
+    }
+    probes.retain(|probe| probe.policy != ProbePolicy::Disabled);
+    Ok(probes)
+}
+
+const BUILT_IN: [(BuiltInProbe, &str); 4] = [
+    (BuiltInProbe::ApiServer, "api-server"),
+    (BuiltInProbe::NodeReadiness, "node-readiness"),
+    (BuiltInProbe::DefaultGateway, "default-gateway"),
+    (BuiltInProbe::NameServers, "name-servers"),
+];
+
+fn asks_the_api(built_in: BuiltInProbe) -> bool {
+    matches!(built_in, BuiltInProbe::ApiServer | BuiltInProbe::NodeReadiness)
+}
+
+/// When a built-in probe counts if the order does not say.
+fn usual(built_in: BuiltInProbe, desired: &Document, api: ApiAccess) -> ProbePolicy {
+    let required = match built_in {
+        BuiltInProbe::ApiServer | BuiltInProbe::NodeReadiness => api == ApiAccess::Connected,
+        BuiltInProbe::DefaultGateway => !desired_gateways(desired).is_empty(),
+        BuiltInProbe::NameServers => sets_name_servers(desired),
+    };
+    if required { ProbePolicy::Required } else { ProbePolicy::IfPassingBefore }
+}
+
+fn check(built_in: BuiltInProbe, policy: ProbePolicy, desired: &Document) -> Check {
+    match built_in {
+        BuiltInProbe::ApiServer => Check::ApiServer,
+        BuiltInProbe::NodeReadiness => Check::NodeReadiness,
+        BuiltInProbe::DefaultGateway => {
+            let required = policy == ProbePolicy::Required;
+            let wanted = if required { desired_gateways(desired) } else { Families::NONE };
+            Check::DefaultGateway { wanted }
+        }
+        BuiltInProbe::NameServers => Check::NameServers,
+    }
+}
+
+/// The families for which the desired state sets a default route that has a gateway.
+fn desired_gateways(desired: &Document) -> Families {
+    document::config_routes(desired)
+        .filter(|route| document::is_default_route(route) && !document::is_absent(route))
+        .filter(|route| super::outlook::gateway_address(route).is_some())
+        .map(|route| Family::of(document::text(route, "destination")))
+        .collect()
+}
+
+fn sets_name_servers(desired: &Document) -> bool {
+    let servers = desired.get("dns-resolver").and_then(|resolver| resolver.get("config")?.get("server"));
+    servers.and_then(Value::as_array).is_some_and(|servers| !servers.is_empty())
+}
+
+/// What a probe of the order's own tries; nothing if it is about a built-in one.
+fn own_check(probe: &knmstate_api::Probe) -> Result<Option<Check>, Malformed> {
+    let knmstate_api::Probe { ping, tcp, http, dns, built_in, .. } = probe;
+    match (ping, tcp, http, dns, built_in) {
+        (Some(ping), None, None, None, None) => Ok(Some(Check::Ping(ping.clone()))),
+        (None, Some(tcp), None, None, None) => Ok(Some(Check::Tcp(tcp.clone()))),
+        (None, None, Some(http), None, None) => Ok(Some(Check::Http(http.clone()))),
+        (None, None, None, Some(dns), None) => Ok(Some(Check::Dns(dns.clone()))),
+        (None, None, None, None, Some(_)) => Ok(None),
+        _ => Err(malformed(probe, "it must have exactly one of ping, tcp, http, dns and builtIn".to_owned())),
+    }
+}
+
+fn malformed(probe: &knmstate_api::Probe, why: String) -> Malformed {
+    Malformed { probe: probe.name.clone(), why }
+}
+
+fn timeout(said: Option<&knmstate_api::Probe>, within: Option<Duration>) -> Duration {
+    let timeout =
+        said.and_then(|probe| probe.timeout).map_or(DEFAULT_TIMEOUT, knmstate_api::Duration::as_std);
+    within.map_or(timeout, |within| timeout.min(within))
+}
+
+#[cfg(test)]
+mod tests {
+    use knmstate_api::probe::{ProbePolicy::*, TcpProbe};
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(value: &Value) -> Document {
+        value.as_object().cloned().expect("a document is a map")
+    }
+
+    fn built_in(which: BuiltInProbe, policy: ProbePolicy) -> knmstate_api::Probe {
+        knmstate_api::Probe {
+            name: "mine".to_owned(),
+            policy,
+            built_in: Some(which),
+            timeout: "30s".parse().ok(),
+            ..Default::default()
+        }
+    }
+
+    fn registry(policy: ProbePolicy) -> knmstate_api::Probe {
+        let tcp = Some(TcpProbe { host: "10.0.0.5".to_owned(), port: 5000 });
+        knmstate_api::Probe { name: "registry".to_owned(), policy, tcp, ..Default::default() }
+    }
+
+    fn policies(
+        ordered: &[knmstate_api::Probe],
+        desired: &Document,
+        api: ApiAccess,
+    ) -> Vec<(String, ProbePolicy)> {
+        let probes = select(ordered, desired, Surroundings { api }, None).expect("well-formed");
+        probes.into_iter().map(|probe| (probe.name, probe.policy)).collect()
+    }
+
+    fn said(rows: &[(&str, ProbePolicy)]) -> Vec<(String, ProbePolicy)> {
+        rows.iter().map(|(name, policy)| ((*name).to_owned(), *policy)).collect()
+    }
+
+    #[test]
+    fn built_in_probes_count_by_what_the_node_has_around_it() {
+        let nothing = Document::new();
+        for (api, expected) in [
+            (
+                ApiAccess::Connected,
+                &[
+                    ("api-server", Required),
+                    ("node-readiness", Required),
+                    ("default-gateway", IfPassingBefore),
+                    ("name-servers", IfPassingBefore),
+                ][..],
+            ),
+            (
+                ApiAccess::Unreachable,
+                &[
+                    ("api-server", IfPassingBefore),
+                    ("node-readiness", IfPassingBefore),
+                    ("default-gateway", IfPassingBefore),
+                    ("name-servers", IfPassingBefore),
+                ],
+            ),
+            (ApiAccess::None, &[("default-gateway", IfPassingBefore), ("name-servers", IfPassingBefore)]),
+        ] {
+            assert_eq!(policies(&[], &nothing, api), said(expected), "{api:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_way_out_or_of_the_resolver_must_prove_itself() {
+        let route = |route: Value| json!({ "routes": { "config": [route] } });
+        let servers = |servers: Value| json!({ "dns-resolver": { "config": { "server": servers } } });
+        let v4 = Families { v4: true, v6: false };
+        for (desired, gateway, wanted, name_servers) in [
+            (json!({}), IfPassingBefore, Families::NONE, IfPassingBefore),
+            (
+                route(json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1" })),
+                Required,
+                v4,
+                IfPassingBefore,
+            ),
+            (
+                route(json!({ "destination": "::/0", "next-hop-address": "fe80::1", "table-id": 254 })),
+                Required,
+                Families { v4: false, v6: true },
+                IfPassingBefore,
+            ),
+            // Another table, one that is taken away, one that leads to a wire and not to a gateway, one that is not
+            // the default.
+            (
+                route(json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1", "table-id": 200 })),
+                IfPassingBefore,
+                Families::NONE,
+                IfPassingBefore,
+            ),
+            (
+                route(
+                    json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1", "state": "absent" }),
+                ),
+                IfPassingBefore,
+                Families::NONE,
+                IfPassingBefore,
+            ),
+            (
+                route(json!({ "destination": "0.0.0.0/0", "next-hop-interface": "tun0" })),
+                IfPassingBefore,
+                Families::NONE,
+                IfPassingBefore,
+            ),
+            (
+                route(json!({ "destination": "10.0.0.0/8", "next-hop-address": "10.0.0.1" })),
+                IfPassingBefore,
+                Families::NONE,
+                IfPassingBefore,
+            ),
+            (servers(json!(["10.0.0.53"])), IfPassingBefore, Families::NONE, Required),
+            (servers(json!([])), IfPassingBefore, Families::NONE, IfPassingBefore),
+        ] {
+            let desired = document(&desired);
+            let probes =
+                select(&[], &desired, Surroundings { api: ApiAccess::None }, None).expect("well-formed");
+            assert_eq!(probes[0].policy, gateway, "{desired:?}");
+            assert_eq!(probes[0].check, Check::DefaultGateway { wanted }, "{desired:?}");
+            assert_eq!(probes[1].policy, name_servers, "{desired:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_order_says_of_a_built_in_probe_wins() {
+        let route = json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1" });
+        let desired = document(&json!({
+            "routes": { "config": [route] },
+            "dns-resolver": { "config": { "server": ["10.0.0.53"] } },
+        }));
+        for api in [ApiAccess::Connected, ApiAccess::Unreachable] {
+            for (position, which) in [
+                BuiltInProbe::ApiServer,
+                BuiltInProbe::NodeReadiness,
+                BuiltInProbe::DefaultGateway,
+                BuiltInProbe::NameServers,
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                for policy in [Required, IfPassingBefore] {
+                    let ordered = [built_in(which, policy)];
+                    let probes = select(&ordered, &desired, Surroundings { api }, None).expect("well-formed");
+                    assert_eq!(probes.len(), 4);
+                    let probe = &probes[position];
+                    assert_eq!((&*probe.name, probe.policy), ("mine", policy), "{which:?}");
+                    assert_eq!(probe.timeout, Duration::from_secs(30));
+                    if let Check::DefaultGateway { wanted } = probe.check {
+                        assert_eq!(wanted.v4, policy == Required);
+                    }
+                }
+                let rest = policies(&[built_in(which, Disabled)], &desired, api);
+                assert_eq!(rest.len(), 3, "{which:?} is still there");
+                assert!(rest.iter().all(|(name, _)| name != "mine"));
+            }
+        }
+        let alone = policies(&[built_in(BuiltInProbe::ApiServer, Required)], &desired, ApiAccess::None);
+        assert_eq!(alone, said(&[("default-gateway", Required), ("name-servers", Required)]));
+    }
+
+    #[test]
+    fn the_probes_of_the_order_come_after_the_built_in_ones() {
+        let nothing = Document::new();
+        let ordered =
+            [registry(IfPassingBefore), built_in(BuiltInProbe::NameServers, Required), registry(Disabled)];
+        assert_eq!(
+            policies(&ordered, &nothing, ApiAccess::None),
+            said(&[("default-gateway", IfPassingBefore), ("mine", Required), ("registry", IfPassingBefore)])
+        );
+    }
+
+    #[test]
+    fn no_probe_may_take_longer_than_all_of_them() {
+        let nothing = Document::new();
+        let mut long = registry(Required);
+        long.timeout = "10m".parse().ok();
+        for (within, expected) in [
+            (None, [120, 30, 600]),
+            (Some(60), [60, 30, 60]),
+            (Some(300), [120, 30, 300]),
+            (Some(10), [10, 10, 10]),
+        ] {
+            let ordered = [built_in(BuiltInProbe::NameServers, Required), long.clone()];
+            let within = within.map(Duration::from_secs);
+            let probes = select(&ordered, &nothing, Surroundings { api: ApiAccess::None }, within)
+                .expect("well-formed");
+            assert_eq!(probes.iter().map(|probe| probe.timeout.as_secs()).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_probe_that_does_not_say_what_to_do_is_refused_before_anything_is_touched() {
+        let two =
+            knmstate_api::Probe { dns: Some(knmstate_api::probe::DnsProbe::default()), ..registry(Required) };
+        let none = knmstate_api::Probe { tcp: None, ..registry(Required) };
+        let nothing = Document::new();
+        let around = Surroundings { api: ApiAccess::None };
+        for probe in [two, none] {
+            let refusal = select(&[probe], &nothing, around, None).expect_err("malformed").to_string();
+            assert_eq!(
+                refusal,
+                r#"probe "registry": it must have exactly one of ping, tcp, http, dns and builtIn"#
+            );
+        }
+        let twice = [
+            built_in(BuiltInProbe::NameServers, Disabled),
+            knmstate_api::Probe { name: "other".to_owned(), ..built_in(BuiltInProbe::NameServers, Required) },
+        ];
+        let refusal = select(&twice, &nothing, around, None).expect_err("malformed").to_string();
+        assert_eq!(refusal, r#"probe "other": NameServers is listed more than once"#);
+    }
+}

@@ -1,0 +1,139 @@
+//! What is said of probes that failed.
+
+use std::time::Duration;
+
+use super::Check;
+
+/// How a probe ended that did not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It cannot pass any more; found out after this time.
+    Hopeless { after: Duration },
+    /// Its time was over.
+    OutOfTime { within: Duration },
+}
+
+/// What a probe of the order's own is about, such as `tcp 10.0.0.5:5000`; empty for built-in ones, whose targets are
+/// the node's own.
+pub fn target(check: &Check) -> String {
+    match check {
+        Check::ApiServer | Check::NodeReadiness | Check::DefaultGateway { .. } | Check::NameServers => {
+            String::new()
+        }
+        Check::Ping(ping) => match &ping.interface {
+            Some(interface) => format!("ping {} from {interface}", ping.host),
+            None => format!("ping {}", ping.host),
+        },
+        Check::Tcp(tcp) if tcp.host.contains(':') => format!("tcp [{}]:{}", tcp.host, tcp.port),
+        Check::Tcp(tcp) => format!("tcp {}:{}", tcp.host, tcp.port),
+        Check::Http(http) => format!("http {}", without_user(&http.url)),
+        Check::Dns(dns) => match &dns.server {
+            Some(server) => format!("dns {} from {server}", dns.name),
+            None => format!("dns {}", dns.name),
+        },
+    }
+}
+
+/// A URL as it may be shown: whoever wrote a password into it did not mean it for everybody to read.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// The sentence about a probe that failed: which one, what it was about, when, and why.
+pub fn failure(name: &str, check: &Check, target: &str, ending: &Ending, why: &str) -> String {
+    let about = if target.is_empty() { String::new() } else { format!(" ({target})") };
+    match ending {
+        Ending::Hopeless { after } => {
+            format!("probe {name:?}{about} failed {} after the change: {why}", seconds(*after))
+        }
+        Ending::OutOfTime { within } => {
+            let what = if *check == Check::NodeReadiness { "not ready" } else { "no answer" };
+            let last = if why.is_empty() { String::new() } else { format!("; last: {why}") };
+            format!("probe {name:?}{about} failed: {what} within {}{last}", seconds(*within))
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    let tenths = (time.as_millis() + 50) / 100;
+    if tenths.is_multiple_of(10) {
+        format!("{} s", tenths / 10)
+    } else {
+        format!("{}.{} s", tenths / 10, tenths % 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knmstate_api::probe::{DnsProbe, HttpProbe, PingProbe, TcpProbe};
+
+    use super::*;
+    use crate::probes::Families;
+
+    #[test]
+    fn a_failure_names_the_probe_its_target_the_time_and_the_reason() {
+        let gateway = Check::DefaultGateway { wanted: Families::NONE };
+        let tcp = Check::Tcp(TcpProbe { host: "10.0.0.5".to_owned(), port: 5000 });
+        let hopeless = |milliseconds| Ending::Hopeless { after: Duration::from_millis(milliseconds) };
+        let late = |seconds| Ending::OutOfTime { within: Duration::from_secs(seconds) };
+        for (name, check, target, ending, why, expected) in [
+            (
+                "default-gateway",
+                &gateway,
+                "192.0.2.1 by eth0",
+                hopeless(1149),
+                "no default route is left",
+                r#"probe "default-gateway" (192.0.2.1 by eth0) failed 1.1 s after the change: no default route is left"#,
+            ),
+            (
+                "default-gateway",
+                &gateway,
+                "",
+                hopeless(1999),
+                "no default route is left",
+                r#"probe "default-gateway" failed 2 s after the change: no default route is left"#,
+            ),
+            (
+                "registry",
+                &tcp,
+                &*target(&tcp),
+                late(120),
+                "connection refused",
+                r#"probe "registry" (tcp 10.0.0.5:5000) failed: no answer within 120 s; last: connection refused"#,
+            ),
+            (
+                "node-readiness",
+                &Check::NodeReadiness,
+                "",
+                Ending::OutOfTime { within: Duration::from_millis(1500) },
+                "",
+                r#"probe "node-readiness" failed: not ready within 1.5 s"#,
+            ),
+        ] {
+            assert_eq!(failure(name, check, target, &ending, why), expected);
+        }
+    }
+
+    #[test]
+    fn a_target_is_shown_without_what_was_not_meant_to_be_seen() {
+        let http = |url: &str| Check::Http(HttpProbe { url: url.to_owned(), ..Default::default() });
+        let interface = Some("eth1".to_owned());
+        let server = Some("10.0.0.53".to_owned());
+        for (check, shown) in [
+            (Check::ApiServer, ""),
+            (Check::Ping(PingProbe { host: "10.0.0.1".to_owned(), interface: None }), "ping 10.0.0.1"),
+            (Check::Ping(PingProbe { host: "fe80::1".to_owned(), interface }), "ping fe80::1 from eth1"),
+            (Check::Tcp(TcpProbe { host: "fd00::5".to_owned(), port: 443 }), "tcp [fd00::5]:443"),
+            (http("https://me:hush@registry/v2?a=b@c"), "http https://registry/v2?a=b@c"),
+            (http("http://10.0.0.1:8080"), "http http://10.0.0.1:8080"),
+            (http("http://hush@10.0.0.1"), "http http://10.0.0.1"),
+            (Check::Dns(DnsProbe { name: "a.example".to_owned(), server: None }), "dns a.example"),
+            (Check::Dns(DnsProbe { name: "a.example".to_owned(), server }), "dns a.example from 10.0.0.53"),
+        ] {
+            assert_eq!(target(&check), shown);
+        }
+    }
+}
