@@ -10,7 +10,11 @@
 //! The parts know each other by few words: a [`store::Store`] gives orders and takes results, a
 //! [`Host`](knmstate_host::Host) is the machine, [`steady::Steady`] keeps the report from showing a half-applied change.
 
-pub mod cpu_clock;
+mod cpu_clock;
+pub mod durable;
+pub mod ledger;
 pub mod report;
 pub mod steady;
 pub mod store;
+pub mod stores;
+pub mod yaml;

@@ -102,15 +102,24 @@ impl<H: Host, S: Store> Reporter<H, S> {
         }
     }
 
-    async fn report(&self) {
-        let mut progress = Progress {
+    /// Reports the network as it is now.
+    pub async fn once(&self) {
+        self.read_and_publish(&mut self.nothing_yet()).await;
+    }
+
+    fn nothing_yet(&self) -> Progress {
+        Progress {
             // Before the first reading, so that no change falls between the two.
             events: self.host.events(),
             began: Instant::now(),
             pace: Pace::default(),
             published: None,
             failures: None,
-        };
+        }
+    }
+
+    async fn report(&self) {
+        let mut progress = self.nothing_yet();
         loop {
             self.read_and_publish(&mut progress).await;
             let Some(mut reason) = self.next_reason(&mut progress).await else { return };

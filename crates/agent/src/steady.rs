@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
 /// Who changes the network holds this while it is neither as before nor settled; who reports it takes it to read.
 #[derive(Clone, Debug, Default)]
@@ -10,14 +10,18 @@ pub struct Steady(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    lock: Mutex<()>,
+    lock: Arc<Mutex<()>>,
     settled: Notify,
 }
 
+/// The network is in no in-between state, or is in one that its holder knows of, as long as this lives.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "it is held, not looked at")] OwnedMutexGuard<()>);
+
 impl Steady {
     /// Waits until the network is in no in-between state, and keeps it so.
-    pub async fn hold(&self) -> MutexGuard<'_, ()> {
-        self.0.lock.lock().await
+    pub async fn hold(&self) -> Held {
+        Held(Arc::clone(&self.0.lock).lock_owned().await)
     }
 
     /// Says that a change has just been settled: the network should be read at once.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, State};
+use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
 
 /// One order of this node.
@@ -46,9 +47,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Asked from outside to report anew, whether something changed or not. There is one listener.
     fn refresh_wanted(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether the place that orders come from answers at present. When it does not, its own probes cannot be asked
+    /// Whether there is an API server, and whether it answers at present. Of one that does not, nothing can be asked
     /// of a change.
-    fn is_connected(&self) -> bool;
+    fn api_access(&self) -> ApiAccess;
 
     /// Waits until everything told so far has been delivered, no longer than `limit`; false if something is left.
     fn flush(&self, limit: Duration) -> impl Future<Output = bool> + Send;

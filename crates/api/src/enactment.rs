@@ -68,6 +68,10 @@ pub struct NodeNetworkConfigurationEnactmentStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retry_count: BTreeMap<String, i32>,
 
+    /// What a person should know about how it was carried out, such as a default that this node cannot have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+
     /// How disruptive the change is, or would be:
     /// - NoChange: the network already is as it should be.
     /// - InPlace: settings change while every link stays up.

@@ -1,7 +1,6 @@
 //! `knmstate`: one binary, several roles. This file maps what was typed to what is run, and its result to an exit code.
 
 mod commands;
-mod yaml;
 
 use std::{
     io::{self, Write},

@@ -9,20 +9,20 @@
 //! | Which orders are due, and what follows from a failure? | [`progress`] |
 //! | What does a port of a bridge get by default? | [`bridge_defaults`] |
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
+//! | What must work after a change for it to stay, and can it still? | [`probes`] |
 //! | What does an enactment say of itself? | [`enactment`] |
+//! | What of a network is shown to the world? | [`shown`] |
+//! | How often may the network be read when it never stops changing? | [`pace`] |
 //!
 //! [`document`] reads the parts of a network document that decisions are made by.
-//! | How often may the network be read when it never stops changing? | [`pace`] |
-//! | What of a network is shown to the world? | [`shown`] |
-//! | What must work after a change for it to stay, and can it still? | [`probes`] |
 
 pub mod bridge_defaults;
 pub mod document;
 pub mod enactment;
 pub mod join;
 pub mod needs;
+pub mod pace;
+pub mod probes;
 pub mod progress;
 pub mod selection;
-pub mod pace;
 pub mod shown;
-pub mod probes;

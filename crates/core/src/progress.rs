@@ -86,12 +86,11 @@ impl Progress {
         }
     }
 
-    /// Counts a failure that happened in an earlier life: whoever dies in the middle of a change has not succeeded.
-    pub fn was_interrupted(&mut self, policy: &str, failures_before: u32, now: Duration) {
+    /// Counts attempts that failed in an earlier life.
+    pub fn failed_before(&mut self, policy: &str, failures: u32) {
         if let Some(standing) = self.orders.get_mut(policy) {
-            standing.failures = failures_before;
+            standing.failures = failures;
         }
-        self.failed(policy, Setback::Again, now, "");
     }
 
     /// The orders to carry out now.
@@ -306,11 +305,12 @@ mod tests {
     #[test]
     fn an_attempt_that_its_maker_did_not_survive_counts() {
         let mut progress = with(&order(1, Permit::Apply));
-        progress.was_interrupted("p", 2, at(0));
+        progress.failed_before("p", 2);
+        progress.failed("p", Setback::Again, at(0), "died");
         assert_eq!(progress.failures("p"), 3);
         assert_eq!(progress.next_due(), Some(at(4)));
-        let mut progress = with(&order(1, Permit::Apply));
-        progress.was_interrupted("p", 4, at(0));
+        progress.failed_before("p", 4);
+        progress.failed("p", Setback::Again, at(0), "died");
         assert!(progress.is_settled(), "a change that kills the agent each time is given up");
     }
 

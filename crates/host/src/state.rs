@@ -115,6 +115,17 @@ impl NetworkState {
         stripped
     }
 
+    /// The document as it may be shown: every secret hidden.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = Value::Object(self.0.clone());
+        secrets::hide(&mut shown);
+        match shown {
+            Value::Object(sections) => Self(sections),
+            _ => Self::default(),
+        }
+    }
+
     /// The sections, by name.
     pub fn sections(&self) -> &Map<String, Value> {
         &self.0
@@ -175,8 +186,7 @@ impl TryFrom<Value> for NetworkState {
 
 impl fmt::Debug for NetworkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = Value::Object(self.0.clone());
-        secrets::hide(&mut shown);
+        let shown = Value::Object(self.without_secrets().0);
         if f.alternate() { write!(f, "NetworkState({shown:#})") } else { write!(f, "NetworkState({shown})") }
     }
 }

@@ -1,59 +1,20 @@
 //! The reporter on a machine in memory, under a clock that moves only when everybody waits.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicU32, Ordering},
 };
 
-use knmstate_api::NodeNetworkConfigurationEnactmentStatus;
 use knmstate_core::pace::{BUCKET, PERCENT};
 use knmstate_host::simulated::{Fault, SimulatedMachine, Strikes};
 use serde_json::{Value, json};
-use tokio::{
-    sync::{Notify, oneshot},
-    task::JoinHandle,
-    time::sleep,
-};
+use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 use super::*;
-use crate::store::Orders;
+use crate::stores::shelf::Shelf;
 
 /// Long enough for whatever should happen at once.
 const SOON: Duration = Duration::from_millis(200);
-
-/// A store that remembers what was published, and when.
-#[derive(Clone, Default)]
-struct Shelf(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    published: Mutex<Vec<(Instant, ReportedNetwork)>>,
-    refresh: Notify,
-}
-
-impl Store for Shelf {
-    fn orders(&self) -> watch::Receiver<Option<Arc<Orders>>> {
-        watch::channel(None).1
-    }
-
-    fn tell(&self, _: &str, _: NodeNetworkConfigurationEnactmentStatus) {}
-
-    fn publish(&self, network: ReportedNetwork) {
-        self.0.published.lock().unwrap().push((Instant::now(), network));
-    }
-
-    async fn refresh_wanted(&self) {
-        self.0.refresh.notified().await;
-    }
-
-    fn is_connected(&self) -> bool {
-        true
-    }
-
-    async fn flush(&self, _: Duration) -> bool {
-        true
-    }
-}
 
 /// A running reporter and everything around it.
 struct Trial {
@@ -112,7 +73,7 @@ impl Trial {
     }
 
     fn published(&self) -> usize {
-        self.shelf.0.published.lock().unwrap().len()
+        self.shelf.published().len()
     }
 
     fn readings(&self) -> u32 {
@@ -120,7 +81,7 @@ impl Trial {
     }
 
     fn last(&self) -> (Instant, ReportedNetwork) {
-        self.shelf.0.published.lock().unwrap().last().cloned().unwrap()
+        self.shelf.published().last().cloned().unwrap()
     }
 
     fn assert_shows_the_machine(&self) {
@@ -254,14 +215,14 @@ async fn a_report_that_is_asked_for_is_made_even_if_nothing_changed() {
     let trial = Trial::with_cost(Duration::from_secs(10));
     sleep(SOON).await;
     for times in 2..5 {
-        trial.shelf.0.refresh.notify_one();
+        trial.shelf.ask_for_refresh();
         sleep(Duration::from_millis(1)).await;
         assert_eq!(trial.published(), times);
     }
     // While the turn of a change is waited for, too.
     trial.set_mtu(1400);
     sleep(Duration::from_secs(1)).await;
-    trial.shelf.0.refresh.notify_one();
+    trial.shelf.ask_for_refresh();
     sleep(Duration::from_millis(1)).await;
     assert_eq!(trial.published(), 5);
     trial.assert_shows_the_machine();
@@ -310,7 +271,7 @@ async fn a_machine_that_is_unreadable_at_the_start_is_reported_as_soon_as_it_can
     let trial = Trial::on(machine, Duration::from_millis(10));
     // Asking changes nothing about it, and is not forgotten either.
     sleep(Duration::from_secs(40)).await;
-    trial.shelf.0.refresh.notify_one();
+    trial.shelf.ask_for_refresh();
     sleep(SOON).await;
     assert_eq!(trial.published(), 0);
     trial.machine.start_service();

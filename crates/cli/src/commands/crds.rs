@@ -3,9 +3,8 @@
 use std::{fs, io::Write, path::PathBuf};
 
 use anyhow::Context;
+use knmstate_agent::yaml;
 use serde::Serialize;
-
-use crate::yaml;
 
 /// Print the custom resource definitions as YAML, for `kubectl apply -f -`.
 #[derive(clap::Args)]

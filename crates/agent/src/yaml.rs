@@ -1,6 +1,7 @@
 //! YAML that a person can read and every parser reads alike.
 
-use anyhow::Context;
+use std::io;
+
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -8,9 +9,9 @@ use serde_json::Value;
 const WIDTH: usize = 80;
 
 /// One YAML document.
-pub fn document(value: &impl Serialize) -> anyhow::Result<String> {
-    let value = serde_json::to_value(value).context("cannot write the value as JSON")?;
-    let yaml = serde_saphyr::to_string(&Readable(&value)).context("cannot write the value as YAML")?;
+pub fn document(value: &impl Serialize) -> io::Result<String> {
+    let value = serde_json::to_value(value)?;
+    let yaml = serde_saphyr::to_string(&Readable(&value)).map_err(io::Error::other)?;
     Ok(without_blank_indents(&yaml))
 }
 

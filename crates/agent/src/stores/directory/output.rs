@@ -1,0 +1,83 @@
+//! What the node says, as files that look like the objects of a cluster.
+
+use std::{fs, io, path::PathBuf};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, NodeNetworkState,
+    NodeNetworkStateSpec, NodeNetworkStateStatus, names,
+};
+
+use crate::{
+    durable::{self, Readable},
+    store::ReportedNetwork,
+    yaml,
+};
+
+/// The folder that the objects of one node are written to. Without one, nothing is.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    pub folder: Option<PathBuf>,
+    pub node: String,
+}
+
+impl Output {
+    pub(super) fn write_enactment(
+        &self,
+        policy: &str,
+        status: &NodeNetworkConfigurationEnactmentStatus,
+    ) -> io::Result<()> {
+        let Some(path) = self.enactment(policy) else { return Ok(()) };
+        let name = names::enactment_name(&self.node, policy);
+        let labels = [(names::NODE_LABEL, self.node.as_str()), (names::POLICY_LABEL, policy)];
+        let metadata = ObjectMeta {
+            name: Some(name),
+            labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            ..ObjectMeta::default()
+        };
+        // Without the order: its desired state may hold secrets, and everybody may read this.
+        let enactment = NodeNetworkConfigurationEnactment { metadata, spec: None, status: status.clone() };
+        replace(&path, &yaml::document(&enactment)?)
+    }
+
+    pub(super) fn remove_enactment(&self, policy: &str) -> io::Result<()> {
+        self.enactment(policy).map_or(Ok(()), |path| durable::remove(&path))
+    }
+
+    pub(super) fn write_state(&self, network: &ReportedNetwork, now: Timestamp) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let path = folder.join(format!("nns-{}.yaml", self.node));
+        let before = fs::read_to_string(&path).ok();
+        let before: Option<NodeNetworkState> = before.and_then(|text| serde_saphyr::from_str(&text).ok());
+        let before = before.map(|state| state.status);
+        let same = before.filter(|status| status.current_state.as_ref() == Some(&network.state));
+        let metadata = ObjectMeta { name: Some(self.node.clone()), ..ObjectMeta::default() };
+        let spec =
+            NodeNetworkStateSpec { node_name: Some(self.node.clone()), ..NodeNetworkStateSpec::default() };
+        let status = NodeNetworkStateStatus {
+            current_state: Some(network.state.clone()),
+            last_successful_update_time: same
+                .and_then(|status| status.last_successful_update_time)
+                .or_else(|| Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)))),
+            handler_nmstate_version: network.nmstate_version.clone(),
+            host_network_manager_version: network.network_manager_version.clone(),
+            ..NodeNetworkStateStatus::default()
+        };
+        let state = NodeNetworkState { metadata, spec, status };
+        replace(&path, &yaml::document(&state)?)
+    }
+
+    fn enactment(&self, policy: &str) -> Option<PathBuf> {
+        let name = names::enactment_name(&self.node, policy);
+        Some(self.folder.as_ref()?.join(format!("nnce-{name}.yaml")))
+    }
+}
+
+/// Writes a file unless it says so already.
+fn replace(path: &std::path::Path, text: &str) -> io::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    durable::replace(path, text.as_bytes(), Readable::ByAll)
+}
