@@ -46,6 +46,10 @@ enum Trial {
         #[arg(long)]
         look_meanwhile: bool,
     },
+    /// Says what applying a document would change.
+    Plan,
+    /// Says what the machine can do.
+    Abilities,
     /// Reads the state.
     Observe,
     /// Lists what is open.
@@ -102,6 +106,8 @@ async fn main() -> Result<()> {
                 }
             }
         }
+        Trial::Plan => outcome(host.plan(&document()?).await.as_ref().map(|plan| &plan.difference)),
+        Trial::Abilities => json!({ "bridgeVlanFiltering": host.abilities().await.bridge_vlan_filtering }),
         Trial::Observe => outcome(host.observe().await.as_ref()),
         Trial::List => {
             let open = host.open_checkpoints().await?;

@@ -27,6 +27,12 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// Changes from now on. Each call gives a stream of its own; see [`Events`] for what a slow reader gets.
     fn events(&self) -> Events;
 
+    /// Works out what [`begin`](Host::begin) would do, and touches nothing.
+    ///
+    /// What `begin` would refuse before it touches anything is refused here in the same words. An open change is no
+    /// reason for a refusal: the plan is for the machine as it is now, with that change.
+    fn plan(&self, desired: &NetworkState) -> impl Future<Output = Result<Plan, HostError>> + Send;
+
     /// Applies `desired` on top of what is there and verifies it, without making it permanent. What is already as
     /// desired is not touched.
     ///
@@ -58,6 +64,36 @@ pub trait Host: Clone + Send + Sync + 'static {
 
     /// What is known about the versions now; never waits for a service that is down.
     fn versions(&self) -> impl Future<Output = Versions> + Send;
+
+    /// What this machine can do where machines differ.
+    fn abilities(&self) -> impl Future<Output = Abilities> + Send;
+}
+
+/// What a change would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// The parts of the desired document that are not so yet, secrets hidden.
+    pub difference: NetworkState,
+}
+
+impl Plan {
+    /// Whether everything is as desired, so that nothing would be touched.
+    pub fn is_empty(&self) -> bool {
+        self.difference.sections().is_empty()
+    }
+}
+
+/// What one machine can do and another cannot, as far as a document is written differently for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// The kernel can sort VLANs on a Linux bridge. True when that could not be found out.
+    pub bridge_vlan_filtering: bool,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self { bridge_vlan_filtering: true }
+    }
 }
 
 /// The name of one uncommitted change; for NetworkManager its object path on the bus.
@@ -112,6 +148,7 @@ pub struct Versions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     Observe,
+    Plan,
     Begin,
     Commit,
     RollBack,
@@ -121,6 +158,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Observe => "reading the state",
+            Self::Plan => "working out what would change",
             Self::Begin => "applying",
             Self::Commit => "committing",
             Self::RollBack => "rolling back",

@@ -36,8 +36,11 @@
 //! demand. [`laws`] is what every implementation has to obey; each one's tests run them.
 
 mod address;
+pub mod captures;
+mod difference;
 mod error;
 mod events;
+mod features;
 mod host;
 pub mod laws;
 pub mod network_manager;
@@ -48,8 +51,10 @@ pub mod simulated;
 mod state;
 mod unmet;
 
+pub use captures::Resolved;
 pub use error::{HostError, Place};
 pub use events::{Changes, Events, Topic};
-pub use host::{Checkpoint, Guard, Host, OpenCheckpoint, Operation, Versions};
+pub use features::features;
+pub use host::{Abilities, Checkpoint, Guard, Host, OpenCheckpoint, Operation, Plan, Versions};
 pub use state::{NetworkState, RouteList};
 pub use unmet::Unmet;

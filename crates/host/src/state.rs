@@ -93,7 +93,12 @@ impl NetworkState {
 
     /// A document put together by a host, which knows the shape.
     pub(crate) fn assembled<const N: usize>(sections: [(&str, Value); N]) -> Self {
-        Self(sections.into_iter().map(|(name, section)| (name.to_owned(), section)).collect())
+        Self::from_sections(sections.into_iter().map(|(name, section)| (name.to_owned(), section)).collect())
+    }
+
+    /// Sections of a document that has the right shape.
+    pub(crate) fn from_sections(sections: Map<String, Value>) -> Self {
+        Self(sections)
     }
 
     /// The state without the values that move although nothing changes, for telling whether something did.
@@ -115,15 +120,21 @@ impl NetworkState {
         stripped
     }
 
-    /// The document as it may be shown: every secret hidden.
-    #[must_use]
-    pub fn without_secrets(&self) -> Self {
-        let mut shown = Value::Object(self.0.clone());
-        secrets::hide(&mut shown);
-        match shown {
-            Value::Object(sections) => Self(sections),
-            _ => Self::default(),
+    /// This document with some sections out of another one.
+    pub(crate) fn with_sections_of(mut self, other: &Self, names: &[&str]) -> Self {
+        for name in names {
+            if let Some(section) = other.0.get(*name) {
+                self.0.insert((*name).to_owned(), section.clone());
+            }
         }
+        self
+    }
+
+    /// This document, fit to be shown.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        self.0.values_mut().for_each(secrets::hide);
+        self
     }
 
     /// The sections, by name.
@@ -186,7 +197,7 @@ impl TryFrom<Value> for NetworkState {
 
 impl fmt::Debug for NetworkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Value::Object(self.without_secrets().0);
+        let shown = Value::Object(self.clone().without_secrets().0);
         if f.alternate() { write!(f, "NetworkState({shown:#})") } else { write!(f, "NetworkState({shown})") }
     }
 }

@@ -25,8 +25,8 @@ impl NetworkState {
     pub fn first_unmet_in(&self, current: &NetworkState) -> Option<Unmet> {
         self.interfaces()
             .find_map(|desired| interface(desired, current))
-            .or_else(|| routes(self, current))
-            .or_else(|| rules(self, current))
+            .or_else(|| routes(self, current).into_iter().next().map(|(_, unmet)| unmet))
+            .or_else(|| rules(self, current).into_iter().next().map(|(_, unmet)| unmet))
             .or_else(|| resolver(self, current))
             .or_else(|| hostname(self, current))
     }
@@ -36,7 +36,7 @@ impl NetworkState {
 const READ_ONLY: [&str; 8] =
     ["name", "state", "permanent-mac-address", "min-mtu", "max-mtu", "driver", "copy-mac-from", "identifier"];
 
-fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unmet> {
+pub(crate) fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unmet> {
     let name = interface_name(desired);
     let place = Place::interface(name);
     let found = current.interface(name);
@@ -56,15 +56,23 @@ fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unm
             if found.get("state").and_then(Value::as_str) != Some("up") {
                 return Some(unmet(&place, "state", &Value::from("up"), found.get("state")));
             }
-            desired
-                .iter()
-                .filter(|(key, wanted)| !READ_ONLY.contains(&key.as_str()) && !wanted.is_null())
-                .find_map(|(key, wanted)| {
-                    let found_key = if key == "bond" { "link-aggregation" } else { key };
-                    interface_key(key, wanted, found.get(found_key), &place)
-                })
+            desired.iter().find_map(|(key, wanted)| key_of_interface(key, wanted, found, &place))
         }
     }
+}
+
+/// What is unmet of one key of an interface that is there.
+pub(crate) fn key_of_interface(
+    key: &str,
+    wanted: &Value,
+    found: &Map<String, Value>,
+    place: &Place,
+) -> Option<Unmet> {
+    if READ_ONLY.contains(&key) || wanted.is_null() {
+        return None;
+    }
+    let found_key = if key == "bond" { "link-aggregation" } else { key };
+    interface_key(key, wanted, found.get(found_key), place)
 }
 
 fn interface_key(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Option<Unmet> {
@@ -169,7 +177,8 @@ fn in_order(list: &[Value]) -> Vec<&Value> {
     sorted
 }
 
-fn routes(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+/// The routes that are unmet, by their place in the list.
+pub(crate) fn routes(desired: &NetworkState, current: &NetworkState) -> Vec<(usize, Unmet)> {
     entries(
         "routes.config",
         desired.routes(RouteList::Config),
@@ -178,7 +187,8 @@ fn routes(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
     )
 }
 
-fn rules(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+/// The rules that are unmet, by their place in the list.
+pub(crate) fn rules(desired: &NetworkState, current: &NetworkState) -> Vec<(usize, Unmet)> {
     entries("route-rules.config", desired.route_rules(), current.route_rules(), routing::canonical_rule)
 }
 
@@ -189,15 +199,16 @@ fn entries<'a, E>(
     desired: impl Iterator<Item = &'a Map<String, Value>>,
     current: impl Iterator<Item = &'a Map<String, Value>>,
     canonical: Canonical<E>,
-) -> Option<Unmet> {
+) -> Vec<(usize, Unmet)> {
     let spell =
         |entry: &Map<String, Value>| canonical(entry, &Place::document()).unwrap_or_else(|_| entry.clone());
     let desired: Vec<_> = desired.map(spell).collect();
     let current: Vec<_> = current.map(spell).collect();
-    desired.iter().enumerate().filter(|(_, entry)| !routing::is_ignored(entry)).find_map(|(index, wanted)| {
+    let unmet = desired.iter().enumerate().filter_map(|(index, wanted)| {
         let place = Place::key(list).entry(index);
         let there = current.iter().find(|found| routing::matches(wanted, found));
-        match (routing::is_absent(wanted), there) {
+        let unmet = match (routing::is_absent(wanted), there) {
+            _ if routing::is_ignored(wanted) => return None,
             (true, Some(found)) => {
                 let asked_for =
                     desired.iter().any(|other| !routing::is_absent(other) && routing::matches(other, found));
@@ -213,11 +224,13 @@ fn entries<'a, E>(
                 found: "nothing like it".to_owned(),
             }),
             _ => None,
-        }
-    })
+        };
+        Some((index, unmet?))
+    });
+    unmet.collect()
 }
 
-fn resolver(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+pub(crate) fn resolver(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
     let wanted = desired.resolver_config()?;
     let empty = Map::new();
     let found = current.resolver_config().unwrap_or(&empty);
@@ -240,7 +253,7 @@ fn resolver(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
     })
 }
 
-fn hostname(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+pub(crate) fn hostname(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
     let found = current.hostname();
     desired.hostname()?.iter().find_map(|(key, wanted)| {
         below(key, wanted, found.and_then(|found| found.get(key)), &Place::key("hostname"))

@@ -60,17 +60,22 @@ pub(super) fn uncommitted(mut desired: Document, deadline: Duration) -> Document
     desired
 }
 
-/// Whether everything is as desired. Routes and rules are compared by our own rule, because nmstate takes one that
-/// leaves out a default for different.
-pub(super) fn is_met(
+/// What is not as desired, secrets hidden; empty when everything is. Routes and rules are compared by our own rule,
+/// because nmstate takes one that leaves out a default for different.
+pub(super) fn difference(
     desired: &NetworkState,
     document: &Document,
     current: &Document,
-) -> Result<Result<bool, NmstateError>, HostError> {
-    let found = shown(current.clone())?;
-    Ok(document.gen_diff(current).map(|mut difference| {
-        difference.routes = nmstate::Routes::default();
-        difference.rules = nmstate::RouteRules::default();
-        difference.is_empty() && desired.first_unmet_in(&found).is_none()
-    }))
+) -> Result<Result<NetworkState, NmstateError>, HostError> {
+    let unmet = desired.unmet_in(&shown(current.clone())?);
+    let mut difference = match document.gen_diff(current) {
+        Ok(difference) => difference,
+        Err(error) => return Ok(Err(error)),
+    };
+    difference.routes = nmstate::Routes::default();
+    difference.rules = nmstate::RouteRules::default();
+    if difference.is_empty() {
+        return Ok(Ok(unmet));
+    }
+    Ok(Ok(shown(difference)?.with_sections_of(&unmet, &["routes", "route-rules"])))
 }

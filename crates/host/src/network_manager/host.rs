@@ -4,15 +4,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 
+use super::abilities;
 use super::options::{Limits, Options};
 use super::watcher::Watcher;
 use super::worker::{Request, Worker};
 use crate::error::HostError;
 use crate::events::Events;
-use crate::host::{Checkpoint, Host, OpenCheckpoint, Operation, Versions};
+use crate::host::{Abilities, Checkpoint, Host, OpenCheckpoint, Operation, Plan, Versions};
 use crate::state::NetworkState;
 
 /// The version of nmstate that is linked in. The crate does not tell; a test compares it with the lock file.
@@ -29,6 +30,7 @@ struct Shared {
     worker: Worker,
     watcher: Watcher,
     limits: Limits,
+    abilities: OnceCell<Abilities>,
 }
 
 impl NetworkManagerHost {
@@ -37,7 +39,7 @@ impl NetworkManagerHost {
         let limits = options.limits;
         let watcher = Watcher::start(limits.answer).await?;
         let worker = Worker::start(options)?;
-        Ok(Self { shared: Arc::new(Shared { worker, watcher, limits }) })
+        Ok(Self { shared: Arc::new(Shared { worker, watcher, limits, abilities: OnceCell::new() }) })
     }
 
     /// Puts a request to the worker and waits for the answer, no longer than `limit` altogether.
@@ -67,6 +69,12 @@ impl Host for NetworkManagerHost {
 
     fn events(&self) -> Events {
         self.shared.watcher.events()
+    }
+
+    fn plan(&self, desired: &NetworkState) -> impl Future<Output = Result<Plan, HostError>> + Send {
+        let limit = self.shared.limits.observe + self.shared.limits.answer * 4;
+        let desired = desired.clone();
+        self.ask(Operation::Plan, limit, move |reply| Request::Plan { desired, reply })
     }
 
     fn begin(
@@ -104,6 +112,11 @@ impl Host for NetworkManagerHost {
             network_manager: self.shared.watcher.network_manager_version(),
         }
     }
+
+    async fn abilities(&self) -> Abilities {
+        let asked = self.shared.abilities.get_or_try_init(abilities::ask).await;
+        asked.copied().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +136,8 @@ mod tests {
         fn sendable<T: Send>(_: &T) {}
         fn all(host: &NetworkManagerHost, state: &NetworkState, checkpoint: &Checkpoint) {
             sendable(&host.observe());
+            sendable(&host.plan(state));
+            sendable(&host.abilities());
             sendable(&host.begin(state, Duration::ZERO));
             sendable(&host.commit(checkpoint));
             sendable(&host.roll_back(checkpoint));

@@ -14,6 +14,7 @@
 //! the way back is also noted on disk before anything is touched (`journal.rs`), together with *which* NetworkManager
 //! held the checkpoint: the names of checkpoints start anew with every start of it, and one name can so mean two things.
 
+mod abilities;
 mod as_before;
 mod classify;
 mod engine;

@@ -67,8 +67,8 @@ pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits)
 pub(super) fn what_is_left(entry: &Entry, now: &nmstate::NetworkState) -> Result<(), HostError> {
     let revert = NetworkState::parse(entry.revert.clone())?;
     let document = engine::parse(&entry.revert, &Scrubber::default())?;
-    match engine::is_met(&revert, &document, now)? {
-        Ok(true) => Ok(()),
+    match engine::difference(&revert, &document, now)? {
+        Ok(difference) if difference.sections().is_empty() => Ok(()),
         _ => Err(HostError::Failed {
             place: revert
                 .first_unmet_in(&engine::shown(now.clone())?)

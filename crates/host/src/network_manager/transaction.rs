@@ -16,7 +16,7 @@ use super::service_watch::{Happening, watch};
 use super::unchanged::Unchanged;
 use super::{engine, kinds, misunderstood, preflight, restore};
 use crate::error::HostError;
-use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation};
+use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan};
 use crate::secrets::Scrubber;
 use crate::state::{NetworkState, interface_name};
 
@@ -38,8 +38,9 @@ enum Applied {
 }
 
 /// What is desired, and everything that was worked out about it before anything is touched.
-struct Plan {
+struct Prepared {
     document: Document,
+    difference: NetworkState,
     before: NetworkState,
     revert: Value,
     touched: Vec<String>,
@@ -66,7 +67,7 @@ impl Transactions {
     ) -> Result<Checkpoint, HostError> {
         self.refuse_if_busy().await?;
         let service = Service::find(self.limits.answer).await?;
-        let Some(plan) = self.plan(desired).await? else {
+        let Some(plan) = self.prepare(desired).await? else {
             return Ok(self.unchanged.begin(deadline));
         };
         let profiles = service.profiles().await?;
@@ -98,8 +99,15 @@ impl Transactions {
         Err(self.undo_failed(&entry, failure).await)
     }
 
+    /// Works out what would be done, and says it.
+    pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+        Service::find(self.limits.answer).await?;
+        let prepared = self.prepare(desired).await?;
+        Ok(prepared.map_or_else(Plan::default, |prepared| Plan { difference: prepared.difference }))
+    }
+
     /// Works out what would be done; `None` when everything is as desired.
-    async fn plan(&self, desired: &NetworkState) -> Result<Option<Plan>, HostError> {
+    async fn prepare(&self, desired: &NetworkState) -> Result<Option<Prepared>, HostError> {
         let mut scrubber = Scrubber::default();
         let value = desired.clone().into_value();
         scrubber.learn(&value);
@@ -124,7 +132,9 @@ impl Transactions {
         };
         preflight::check(desired, &before)?;
         document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
-        if engine::is_met(desired, &document, &current)?.map_err(|error| refused(error, &touched))? {
+        let difference =
+            engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
+        if difference.sections().is_empty() {
             return Ok(None);
         }
         kinds::check(desired, &before).await?;
@@ -144,7 +154,7 @@ impl Transactions {
                 touched.push(via.to_owned());
             }
         }
-        Ok(Some(Plan { document, before, revert, touched, scrubber }))
+        Ok(Some(Prepared { document, difference, before, revert, touched, scrubber }))
     }
 
     /// Applies, and learns the name of our checkpoint as soon as there is one.

@@ -9,7 +9,7 @@ use super::host::gone;
 use super::options::Options;
 use super::transaction::Transactions;
 use crate::error::HostError;
-use crate::host::{Checkpoint, OpenCheckpoint};
+use crate::host::{Checkpoint, OpenCheckpoint, Plan};
 use crate::state::NetworkState;
 
 /// More requests than this can only come from callers that do not wait for their answers.
@@ -20,6 +20,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, HostError>>;
 #[derive(Debug)]
 pub(super) enum Request {
     Observe { reply: Reply<NetworkState> },
+    Plan { desired: NetworkState, reply: Reply<Plan> },
     Begin { desired: NetworkState, deadline: Duration, reply: Reply<Checkpoint> },
     Commit { checkpoint: Checkpoint, reply: Reply<()> },
     RollBack { checkpoint: Checkpoint, reply: Reply<()> },
@@ -58,6 +59,7 @@ async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions)
     while let Some(request) = requests.recv().await {
         match request {
             Request::Observe { reply } => answer(reply, Box::pin(machine.observe())).await,
+            Request::Plan { desired, reply } => answer(reply, Box::pin(machine.plan(&desired))).await,
             Request::Begin { desired, deadline, reply } => {
                 answer(reply, Box::pin(machine.begin(&desired, deadline))).await;
             }

@@ -10,7 +10,7 @@ use super::faults::Fault;
 use super::machine::{Shared, SimulatedMachine};
 use crate::error::HostError;
 use crate::events::Events;
-use crate::host::{Checkpoint, Host, OpenCheckpoint, Operation, Versions};
+use crate::host::{Abilities, Checkpoint, Host, OpenCheckpoint, Operation, Plan, Versions};
 use crate::state::NetworkState;
 
 /// A handle onto a [`SimulatedMachine`]: all that an agent knows of it.
@@ -46,6 +46,11 @@ impl Host for SimulatedHost {
 
     fn events(&self) -> Events {
         self.machine.events()
+    }
+
+    async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+        self.weather(Operation::Plan).await?;
+        self.machine.plan(desired)
     }
 
     async fn begin(&self, desired: &NetworkState, deadline: Duration) -> Result<Checkpoint, HostError> {
@@ -85,6 +90,10 @@ impl Host for SimulatedHost {
 
     async fn versions(&self) -> Versions {
         self.machine.versions()
+    }
+
+    async fn abilities(&self) -> Abilities {
+        self.machine.abilities()
     }
 }
 

@@ -16,7 +16,7 @@ use super::network::{Hardware, Network};
 use super::wish::Origin;
 use crate::error::HostError;
 use crate::events::{Announcer, Changes, Topic};
-use crate::host::{Checkpoint, Operation, Versions};
+use crate::host::{Abilities, Checkpoint, Operation, Plan, Versions};
 use crate::state::NetworkState;
 
 /// A machine in memory. Clones are the same machine.
@@ -70,6 +70,12 @@ impl Builder {
         self
     }
 
+    /// What the machine can do where machines differ; everything, unless it is said here.
+    pub fn able_to(mut self, abilities: Abilities) -> Self {
+        self.hardware.abilities = abilities;
+        self
+    }
+
     /// The configuration that the machine boots with.
     pub fn initially(mut self, state: NetworkState) -> Self {
         self.initial = Some(state);
@@ -99,7 +105,8 @@ impl Builder {
 impl SimulatedMachine {
     /// A machine called `name` with nothing but a loopback interface so far.
     pub fn builder(name: impl Into<String>) -> Builder {
-        let hardware = Hardware { name: name.into(), lacking: BTreeSet::new() };
+        let hardware =
+            Hardware { name: name.into(), lacking: BTreeSet::new(), abilities: Abilities::default() };
         Builder { hardware, nics: Vec::new(), initial: None }
     }
 
@@ -217,6 +224,23 @@ impl Shared {
         let changes = inner.network.changes_to(&next);
         inner.network = next;
         self.announcer.announce(changes);
+    }
+
+    pub(super) fn abilities(&self) -> Abilities {
+        self.hardware.abilities
+    }
+
+    /// What applying the document would change.
+    pub(super) fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+        let inner = self.answering()?;
+        let next = inner.network.with(desired, &self.hardware, Origin::Agent)?;
+        if next == *inner.network {
+            return Ok(Plan::default());
+        }
+        let unmet = desired.unmet_in(&inner.network.document());
+        // What no wish is measured by, such as the metric of a route, can change all the same.
+        let difference = if unmet.sections().is_empty() { desired.clone().without_secrets() } else { unmet };
+        Ok(Plan { difference })
     }
 
     /// Opens a checkpoint and applies the document under it.

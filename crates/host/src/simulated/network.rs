@@ -16,6 +16,7 @@ use super::wish::{self, Origin, Wanted, Wish};
 use super::{routes, rules};
 use crate::error::{HostError, Place};
 use crate::events::{Changes, Topic};
+use crate::host::Abilities;
 use crate::scalar;
 use crate::secrets;
 use crate::state::NetworkState;
@@ -34,6 +35,7 @@ pub(super) struct Network {
 pub(super) struct Hardware {
     pub(super) name: String,
     pub(super) lacking: BTreeSet<Kind>,
+    pub(super) abilities: Abilities,
 }
 
 impl Network {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use knmstate_host::simulated::{ApplyFault, Fault, Strikes};
-use knmstate_host::{Guard, Host, HostError, NetworkState, Operation, Place, Topic, Versions};
+use knmstate_host::simulated::{ApplyFault, Fault, SimulatedMachine, Strikes};
+use knmstate_host::{Abilities, Guard, Host, HostError, NetworkState, Operation, Place, Topic, Versions};
 use serde_json::json;
 use tokio::time::{Instant, advance, timeout};
 
@@ -41,6 +41,26 @@ async fn a_failure_strikes_once_or_always() {
     host.roll_back(&checkpoint).await.expect("it struck once");
     machine.clear_faults();
     assert_eq!(host.observe().await, Ok(before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn planning_can_fail_like_anything_else() {
+    let machine = machine();
+    let (host, before) = (machine.host(), machine.state());
+    machine.arm(Operation::Plan, Strikes::Once, Fault::Fail(failure()));
+    assert_eq!(host.plan(&new_address()).await, Err(failure()));
+    assert!(host.plan(&new_address()).await.is_ok_and(|plan| !plan.is_empty()));
+    machine.stop_service();
+    assert!(matches!(host.plan(&new_address()).await, Err(HostError::Unavailable { .. })));
+    assert_eq!(machine.state(), before);
+}
+
+#[tokio::test]
+async fn a_machine_can_be_without_an_ability() {
+    assert!(machine().host().abilities().await.bridge_vlan_filtering);
+    let less = Abilities { bridge_vlan_filtering: false };
+    let machine = SimulatedMachine::builder("old").able_to(less).build().expect("the machine boots");
+    assert_eq!(machine.host().abilities().await, less);
 }
 
 #[tokio::test(start_paused = true)]

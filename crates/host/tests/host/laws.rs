@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use knmstate_host::laws::{self, Broken, Ground};
 use knmstate_host::simulated::{ApplyFault, Fault, SimulatedHost, Strikes};
-use knmstate_host::{Checkpoint, Events, Host, HostError, NetworkState, OpenCheckpoint, Operation, Versions};
+use knmstate_host::{
+    Abilities, Checkpoint, Events, Host, HostError, NetworkState, OpenCheckpoint, Operation, Plan, Versions,
+};
 
 use crate::common::machine;
 
@@ -43,6 +45,10 @@ impl Host for Flawed {
         self.inner.events()
     }
 
+    async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+        self.inner.plan(desired).await
+    }
+
     async fn begin(&self, desired: &NetworkState, deadline: Duration) -> Result<Checkpoint, HostError> {
         match self.inner.begin(desired, deadline).await {
             Err(HostError::Invalid { .. }) if self.flaw == Flaw::BeginIsSilentAboutRefusals => {
@@ -66,6 +72,10 @@ impl Host for Flawed {
 
     async fn versions(&self) -> Versions {
         self.inner.versions().await
+    }
+
+    async fn abilities(&self) -> Abilities {
+        self.inner.abilities().await
     }
 }
 

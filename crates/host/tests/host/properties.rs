@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use knmstate_host::simulated::SimulatedMachine;
-use knmstate_host::{Checkpoint, Host, HostError, NetworkState};
+use knmstate_host::{Checkpoint, Host, HostError, NetworkState, Plan};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -149,6 +149,28 @@ proptest! {
             assert_eq!(machine.state(), kept);
             let silence = timeout(Duration::from_secs(1), events.next()).await;
             assert!(silence.is_err(), "woken by {silence:?}");
+        });
+    }
+
+    #[test]
+    fn a_plan_says_what_begin_would_do_and_touches_nothing(past in past(), desired in document()) {
+        in_no_time(async {
+            let machine = machine_after(&past).await;
+            let (host, before, desired) = (machine.host(), machine.state(), state(desired));
+            let mut events = host.events();
+            let plan = host.plan(&desired).await;
+            assert_eq!(machine.state(), before);
+            assert!(timeout(Duration::from_secs(1), events.next()).await.is_err(), "planning wakes nobody");
+            match (host.begin(&desired, DEADLINE).await, plan) {
+                (Err(refusal), plan) => assert_eq!(plan, Err(refusal)),
+                (Ok(checkpoint), Ok(plan)) => {
+                    assert_eq!(plan.is_empty(), machine.state() == before, "{plan:?}");
+                    // The change is open, and that is no reason not to plan.
+                    assert_eq!(host.plan(&desired).await, Ok(Plan::default()));
+                    host.commit(&checkpoint).await.expect("commits");
+                }
+                (Ok(_), Err(error)) => panic!("what can be begun cannot be planned: {error}"),
+            }
         });
     }
 

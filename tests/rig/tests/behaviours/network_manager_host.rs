@@ -200,6 +200,8 @@ async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
         assert!(refused["text"].as_str().is_some_and(|found| found.starts_with(text)), "{text}: {refused}");
         assert!(!refused.to_string().contains("hush"), "{refused}");
         assert!(began.elapsed() < Duration::from_secs(5), "{desired} took {:?}", began.elapsed());
+        let planned = trial.plan(&desired).await?;
+        assert_eq!((&planned["error"], &planned["text"]), (&refused["error"], &refused["text"]));
     }
     assert_eq!(trial.kernel().await?, before);
     trial.node.stop_network_manager().await?;
@@ -212,6 +214,52 @@ async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
     let versions = trial.host(&["versions"]).await?;
     assert_eq!(versions["networkManager"], Value::Null, "{versions}");
     trial.journal_is_empty()
+}
+
+#[tokio::test]
+async fn a_plan_says_what_would_change_and_touches_nothing() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    let plan = trial.plan(&two_things()).await?;
+    for (pointer, expected) in [
+        ("/ok/interfaces", &json!(["br7", "eth0", "eth1"])),
+        ("/ok/routes/config/0/destination", &json!("198.51.100.0/24")),
+    ] {
+        let mut found = plan.pointer(pointer).with_context(|| format!("{pointer} in {plan:#}"))?.clone();
+        if let Some(interfaces) = found.as_array_mut() {
+            interfaces.iter_mut().for_each(|interface| *interface = interface["name"].take());
+            interfaces.sort_by_key(Value::to_string);
+        }
+        assert_eq!(found, *expected, "{pointer} in {plan:#}");
+    }
+    assert_eq!(trial.kernel().await?, before);
+    trial.journal_is_empty()?;
+
+    let (agent, checkpoint) = trial.begin_and_wait(60).await?;
+    let changed = trial.kernel().await?;
+    let so_already = json!({ "ok": {} });
+    assert_eq!(trial.plan(&two_things()).await?, so_already, "while the change is open");
+    // Only a route, which nmstate's own comparison is not asked about.
+    let mut another = json!({ "routes": two_things()["routes"] });
+    assert_eq!(trial.plan(&another).await?, so_already);
+    another["routes"]["config"][0]["destination"] = json!("203.0.113.0/24");
+    assert_eq!(trial.plan(&another).await?, json!({ "ok": another }));
+    assert_eq!(trial.kernel().await?, changed);
+    drop(agent);
+    trial.host(&["roll-back", &checkpoint]).await?;
+    trial.is_again(&before, SOON).await
+}
+
+#[tokio::test]
+async fn what_the_kernel_can_do_is_found_out_without_leaving_a_trace() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.kernel().await?;
+    let found = trial.host(&["abilities"]).await?;
+    assert_eq!(trial.kernel().await?, before);
+    let bridge = ["ip", "link", "add", "br9", "type", "bridge", "vlan_filtering", "1"];
+    let really = trial.node.exec(bridge).await?.success().is_ok();
+    assert_eq!(found["bridgeVlanFiltering"], really, "{found}");
+    Ok(())
 }
 
 #[tokio::test]
@@ -316,6 +364,14 @@ impl Trial {
     async fn change(&self, desired: &Value, deadline: u32) -> Result<Value> {
         let call = self.call(&["change", &format!("--deadline={deadline}")]).stdin(desired.to_string());
         self.node.exec_with(call, LIMIT).await?.json()
+    }
+
+    async fn plan(&self, desired: &Value) -> Result<Value> {
+        let call = self.call(&["plan"]).stdin(desired.to_string());
+        let mut plan = self.node.exec_with(call, LIMIT).await?.json()?;
+        // How long it took is not a part of it.
+        strip(&mut plan, "ms");
+        Ok(plan)
     }
 
     /// Starts it with a file as its input; what it prints is in its log.

@@ -1,0 +1,150 @@
+//! Evaluating captures, and saying which one is wrong when one is: nmstate does not name it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use nmstate::{NetworkCaptureRules, NetworkState as Document};
+use serde_json::{Map, Value, json};
+
+use crate::error::{HostError, Place};
+use crate::state::NetworkState;
+
+/// What was found, by the name of the capture.
+pub(super) type Found = HashMap<String, Document>;
+
+pub(super) fn evaluate(
+    capture: &BTreeMap<String, String>,
+    current: &NetworkState,
+    known: &BTreeMap<String, Map<String, Value>>,
+) -> Result<Found, HostError> {
+    let mut found = Found::new();
+    for (name, state) in known.iter().filter(|(name, _)| capture.contains_key(*name)) {
+        found.insert(name.clone(), read_back(name, state)?);
+    }
+    let new: BTreeMap<_, _> = capture
+        .iter()
+        .filter(|(name, _)| !found.contains_key(*name))
+        .map(|(name, expression)| (name.as_str(), expression.as_str()))
+        .collect();
+    if new.is_empty() {
+        return Ok(found);
+    }
+    let mut rules = NetworkCaptureRules::default();
+    for name in in_order(&new, &found)? {
+        rules.cmds.extend(parse(name, new.get(name).copied().unwrap_or_default())?.cmds);
+    }
+    let current = serde_json::from_value(current.clone().into_value()).map_err(|error| {
+        let why = format!("nmstate does not understand the state of this machine: {error}");
+        HostError::Failed { place: Place::document(), why }
+    })?;
+    match rules.execute(&current) {
+        Ok(captured) => found.extend(captured),
+        Err(error) => return Err(blamed(&rules, &current, &error)),
+    }
+    Ok(found)
+}
+
+/// A captured state as it is kept.
+pub(super) fn written_down(name: &str, state: &Document) -> Result<Map<String, Value>, HostError> {
+    match serde_json::to_value(state) {
+        Ok(Value::Object(map)) => Ok(map),
+        _ => Err(HostError::invalid(place(name), "what was captured cannot be written down")),
+    }
+}
+
+fn read_back(name: &str, state: &Map<String, Value>) -> Result<Document, HostError> {
+    serde_json::from_value(Value::Object(state.clone())).map_err(|error| {
+        HostError::invalid(place(name), format!("what was captured earlier is not understood: {error}"))
+    })
+}
+
+fn place(capture: &str) -> Place {
+    Place::key("capture").below(capture)
+}
+
+/// The captures, each after those that it is built on.
+fn in_order<'a>(new: &BTreeMap<&'a str, &'a str>, found: &Found) -> Result<Vec<&'a str>, HostError> {
+    let mut needs = BTreeMap::new();
+    for (&name, expression) in new {
+        let needed = mentioned(expression);
+        if let Some(missing) =
+            needed.iter().find(|needed| !new.contains_key(*needed) && !found.contains_key(**needed))
+        {
+            return Err(HostError::invalid(place(name), format!("there is no capture {missing}")));
+        }
+        if let Some(old) = needed.iter().find(|needed| found.contains_key(**needed)) {
+            let why = format!(
+                "it is built on capture {old}, which was taken earlier; all captures are taken at the same time, so \
+                 the policy has to be deleted and created anew"
+            );
+            return Err(HostError::invalid(place(name), why));
+        }
+        needs.insert(name, needed);
+    }
+    let mut order: Vec<&str> = Vec::new();
+    while order.len() < needs.len() {
+        let ready: Vec<_> = needs
+            .iter()
+            .filter(|(name, needed)| !order.contains(*name) && needed.iter().all(|name| order.contains(name)))
+            .map(|(name, _)| *name)
+            .collect();
+        if ready.is_empty() {
+            let rest: Vec<_> = needs.keys().copied().filter(|name| !order.contains(name)).collect();
+            let why = format!("it refers to itself, or is built on one that does: {}", rest.join(", "));
+            return Err(HostError::invalid(place(rest.first().copied().unwrap_or_default()), why));
+        }
+        order.extend(ready);
+    }
+    Ok(order)
+}
+
+/// The captures that an expression names, outside of quotes.
+fn mentioned(expression: &str) -> BTreeSet<&str> {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '=' | '!' | '|' | ':');
+    expression
+        .split('"')
+        .step_by(2)
+        .flat_map(|unquoted| unquoted.split(is_end))
+        .filter_map(|word| word.strip_prefix("capture.")?.split('.').next())
+        .collect()
+}
+
+fn parse(name: &str, expression: &str) -> Result<NetworkCaptureRules, HostError> {
+    let expression = expression.replace('\u{a0}', " ");
+    if !expression.is_ascii() {
+        // nmstate counts bytes where it means characters.
+        return Err(HostError::invalid(place(name), "an expression can have ASCII characters only"));
+    }
+    serde_json::from_value(json!({ name: expression })).map_err(|error| {
+        // "PolicyError: what is wrong", the expression, and a drawing of dots up to the place.
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let what = first.split_once("Error: ").map_or(first, |(_, what)| what);
+        let dots = text.lines().last().and_then(|last| last.strip_prefix("| ")?.strip_suffix('^'));
+        HostError::invalid(place(name), sentence(what, expression.trim(), dots.map(str::len)))
+    })
+}
+
+/// The error of the first capture that fails, with its name.
+fn blamed(rules: &NetworkCaptureRules, current: &Document, last: &nmstate::NmstateError) -> HostError {
+    let mut so_far = NetworkCaptureRules::default();
+    for (name, command) in &rules.cmds {
+        so_far.cmds.push((name.clone(), command.clone()));
+        if let Err(error) = so_far.execute(current) {
+            return HostError::invalid(place(name), explained(&error));
+        }
+    }
+    HostError::invalid(Place::key("capture"), explained(last))
+}
+
+/// nmstate's own words, without the drawing.
+pub(super) fn explained(error: &nmstate::NmstateError) -> String {
+    let position = (error.kind() == nmstate::ErrorKind::PolicyError).then(|| error.position());
+    sentence(error.msg(), error.line(), position)
+}
+
+fn sentence(what: &str, text: &str, position: Option<usize>) -> String {
+    match position {
+        Some(position) => format!("{what}, at character {} of: {text}", position + 1),
+        None => what.to_owned(),
+    }
+}

@@ -1,0 +1,61 @@
+//! Captures: parts of a machine's present state that a desired document refers to, by nmstate's policy language.
+//!
+//! Nothing here touches the machine. The state comes as an argument: left without one, nmstate would go and read it,
+//! and block the thread.
+
+mod expressions;
+mod references;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::error::HostError;
+use crate::secrets;
+use crate::state::NetworkState;
+
+/// A document without references, and what they referred to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resolved {
+    pub desired: NetworkState,
+    /// What every capture has found, by the name of the capture, secrets hidden.
+    pub captured: BTreeMap<String, Map<String, Value>>,
+}
+
+/// Puts what `capture` finds in `current` into the references of `desired`.
+///
+/// A capture that is among the `known` ones is used as it is and not evaluated again: what was found before a change
+/// is often not there any more after it, and the document has to stay the same.
+pub fn resolve(
+    desired: &Map<String, Value>,
+    capture: &BTreeMap<String, String>,
+    current: &NetworkState,
+    known: &BTreeMap<String, Map<String, Value>>,
+) -> Result<Resolved, HostError> {
+    let mut document = desired.clone();
+    let mut captured = BTreeMap::new();
+    if !capture.is_empty() || references::are_in(desired) {
+        let found = expressions::evaluate(capture, current, known)?;
+        references::fill(&mut document, &found)?;
+        for (name, state) in found {
+            let state = match known.get(&name) {
+                Some(known) => known.clone(),
+                None => expressions::written_down(&name, &state)?,
+            };
+            captured.insert(name, without_secrets(state));
+        }
+    }
+    Ok(Resolved { desired: NetworkState::parse(Value::Object(document))?, captured })
+}
+
+fn without_secrets(mut state: Map<String, Value>) -> Map<String, Value> {
+    for (key, below) in &mut state {
+        if !secrets::is_secret(key, below) {
+            secrets::hide(below);
+        }
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests;

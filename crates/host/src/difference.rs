@@ -1,0 +1,125 @@
+//! All that a desired state asks for and a real one does not have, as a document.
+
+use serde_json::{Map, Value};
+
+use crate::error::Place;
+use crate::state::{NetworkState, RouteList, interface_name};
+use crate::unmet;
+
+/// What says which interface is meant, and is kept whether or not it is met.
+const WHICH: [&str; 3] = ["name", "type", "state"];
+
+impl NetworkState {
+    /// The parts of this desired state that `current` does not have, secrets hidden. Empty exactly when
+    /// [`first_unmet_in`](Self::first_unmet_in) finds nothing.
+    pub(crate) fn unmet_in(&self, current: &Self) -> Self {
+        let mut sections = Map::new();
+        let mut put = |section: &str, entries: Vec<Value>, below: Option<&str>| {
+            if !entries.is_empty() {
+                let list = Value::Array(entries);
+                let value = match below {
+                    Some(key) => Value::Object(Map::from_iter([(key.to_owned(), list)])),
+                    None => list,
+                };
+                sections.insert(section.to_owned(), value);
+            }
+        };
+        let interfaces = self.interfaces().filter_map(|desired| interface(desired, current));
+        put("interfaces", interfaces.map(Value::Object).collect(), None);
+        let routes = unmet::routes(self, current);
+        put("routes", picked(self.routes(RouteList::Config), &routes), Some("config"));
+        let rules = unmet::rules(self, current);
+        put("route-rules", picked(self.route_rules(), &rules), Some("config"));
+
+        let mut whole = |section: &str, is_unmet: bool| {
+            if let Some(value) = self.sections().get(section).filter(|_| is_unmet) {
+                sections.insert(section.to_owned(), value.clone());
+            }
+        };
+        whole("dns-resolver", unmet::resolver(self, current).is_some());
+        whole("hostname", unmet::hostname(self, current).is_some());
+        Self::from_sections(sections).without_secrets()
+    }
+}
+
+fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Map<String, Value>> {
+    unmet::interface(desired, current)?;
+    let name = interface_name(desired);
+    let Some(found) = current.interface(name) else { return Some(desired.clone()) };
+    let place = Place::interface(name);
+    let is_kept = |key: &str, wanted: &Value| {
+        WHICH.contains(&key) || unmet::key_of_interface(key, wanted, found, &place).is_some()
+    };
+    let kept = desired.iter().filter(|(key, wanted)| is_kept(key, wanted));
+    Some(kept.map(|(key, wanted)| (key.clone(), wanted.clone())).collect())
+}
+
+fn picked<'a>(
+    entries: impl Iterator<Item = &'a Map<String, Value>>,
+    unmet: &[(usize, unmet::Unmet)],
+) -> Vec<Value> {
+    let is_unmet = |index: usize| unmet.iter().any(|(unmet, _)| *unmet == index);
+    let entries = entries.enumerate().filter(|(index, _)| is_unmet(*index));
+    entries.map(|(_, entry)| Value::Object(entry.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_unmet_is_left() {
+        let state = |document: Value| NetworkState::parse(document).expect("a state");
+        let current = state(json!({
+            "interfaces": [
+                { "name": "eth1", "type": "ethernet", "state": "up", "mtu": 1500,
+                  "ipv4": { "enabled": true, "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] } },
+                { "name": "br1", "type": "linux-bridge", "state": "up" }
+            ],
+            "routes": { "config": [{ "destination": "198.51.100.0/24", "next-hop-interface": "eth1" }] },
+            "dns-resolver": { "config": { "server": ["192.0.2.53"] } },
+            "hostname": { "config": "node-1" }
+        }));
+        for (desired, difference) in [
+            (current.clone().into_value(), json!({})),
+            (
+                json!({ "interfaces": [
+                    { "name": "eth1", "type": "ethernet", "mtu": 1400, "ipv4": { "enabled": true },
+                      "802.1x": { "password": "hush" } },
+                    { "name": "br1", "type": "linux-bridge", "state": "absent", "mtu": 1400 },
+                    { "name": "br2", "type": "linux-bridge", "mtu": 1400 },
+                    { "name": "eth1", "mtu": 1500 }
+                ] }),
+                json!({ "interfaces": [
+                    { "name": "eth1", "type": "ethernet", "mtu": 1400,
+                      "802.1x": { "password": crate::secrets::HIDDEN } },
+                    { "name": "br1", "type": "linux-bridge", "state": "absent", "mtu": 1400 },
+                    { "name": "br2", "type": "linux-bridge", "mtu": 1400 }
+                ] }),
+            ),
+            (
+                json!({
+                    "routes": { "config": [
+                        { "destination": "198.51.100.0/24", "next-hop-interface": "eth1", "table-id": 0 },
+                        { "destination": "203.0.113.0/24", "next-hop-interface": "eth1" },
+                        { "state": "absent", "next-hop-interface": "eth7" }
+                    ] },
+                    "route-rules": { "config": [{ "ip-from": "192.0.2.0/24", "route-table": 7 }] },
+                    "hostname": { "config": "node-2" },
+                    "dns-resolver": { "config": { "server": ["192.0.2.53"] } }
+                }),
+                json!({
+                    "routes": { "config": [{ "destination": "203.0.113.0/24", "next-hop-interface": "eth1" }] },
+                    "route-rules": { "config": [{ "ip-from": "192.0.2.0/24", "route-table": 7 }] },
+                    "hostname": { "config": "node-2" }
+                }),
+            ),
+        ] {
+            let desired = state(desired);
+            let found = desired.unmet_in(&current);
+            assert_eq!(found.clone().into_value(), difference);
+            assert_eq!(found.sections().is_empty(), desired.first_unmet_in(&current).is_none());
+        }
+    }
+}
