@@ -1,7 +1,7 @@
 //! The host on a real NetworkManager: it obeys the laws, and whatever dies in the middle of a change, the node is as
 //! before.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -221,17 +221,10 @@ async fn a_plan_says_what_would_change_and_touches_nothing() -> Result<()> {
     let trial = Trial::new().await?;
     let before = trial.kernel().await?;
     let plan = trial.plan(&two_things()).await?;
-    for (pointer, expected) in [
-        ("/ok/interfaces", &json!(["br7", "eth0", "eth1"])),
-        ("/ok/routes/config/0/destination", &json!("198.51.100.0/24")),
-    ] {
-        let mut found = plan.pointer(pointer).with_context(|| format!("{pointer} in {plan:#}"))?.clone();
-        if let Some(interfaces) = found.as_array_mut() {
-            interfaces.iter_mut().for_each(|interface| *interface = interface["name"].take());
-            interfaces.sort_by_key(Value::to_string);
-        }
-        assert_eq!(found, *expected, "{pointer} in {plan:#}");
-    }
+    let interfaces = plan["ok"]["interfaces"].as_array().with_context(|| plan.to_string())?;
+    let names: BTreeSet<_> = interfaces.iter().filter_map(|interface| interface["name"].as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["br7", "eth0", "eth1"]), "{plan:#}");
+    assert_eq!(plan["ok"]["routes"], two_things()["routes"], "{plan:#}");
     assert_eq!(trial.kernel().await?, before);
     trial.journal_is_empty()?;
 
