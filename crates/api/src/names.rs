@@ -26,6 +26,8 @@ pub const HANDLER_COMPONENT: &str = "kubernetes-nmstate-handler";
 
 /// Field manager of everything the operator applies.
 pub const OPERATOR_FIELD_MANAGER: &str = "nmstate-operator";
+/// Field manager of everything a handler applies.
+pub const HANDLER_FIELD_MANAGER: &str = "nmstate-handler";
 
 /// Relationship labels, copied from the pod's own labels to the objects it makes when it has them.
 pub mod relationship {

@@ -1,0 +1,80 @@
+//! Writing a status so that the server has exactly what was said.
+
+use std::fmt::Debug;
+
+use knmstate_api::names::HANDLER_FIELD_MANAGER;
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+use super::call::{CallError, within_limit};
+
+/// By server-side apply, as the manager of all fields.
+pub fn as_handler() -> PatchParams {
+    PatchParams::apply(HANDLER_FIELD_MANAGER).force()
+}
+
+/// Applies the status of `object`, and returns the version that it made.
+///
+/// What another manager has written, such as a handler of kubernetes-nmstate before us, stays where we say nothing of
+/// it; so that is removed in a second step.
+pub async fn status<K, S>(api: &Api<K>, object: &K, status_of: fn(&K) -> &S) -> Result<String, CallError>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq,
+{
+    let name = object.name_any();
+    let mut answer = within_limit(api.patch_status(&name, &as_handler(), &Patch::Apply(object))).await?;
+    if status_of(&answer) != status_of(object)
+        && let Some(leftovers) = leftovers(&value(status_of(&answer)), &value(status_of(object)))
+    {
+        let manager =
+            PatchParams { field_manager: Some(HANDLER_FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let removal = Patch::Merge(json!({ "status": leftovers }));
+        answer = within_limit(api.patch_status(&name, &manager, &removal)).await?;
+    }
+    Ok(answer.resource_version().unwrap_or_default())
+}
+
+fn value(status: &impl Serialize) -> Value {
+    // A status of this API is an object with text as keys, which always becomes a value.
+    serde_json::to_value(status).unwrap_or_default()
+}
+
+/// The merge patch that removes what is there and not wanted; `None` when there is nothing of the kind.
+fn leftovers(there: &Value, wanted: &Value) -> Option<Value> {
+    let (Value::Object(there), Value::Object(wanted)) = (there, wanted) else { return None };
+    let removed: Map<String, Value> = there
+        .iter()
+        .filter_map(|(key, value)| match wanted.get(key) {
+            None => Some((key.clone(), Value::Null)),
+            Some(kept) => Some((key.clone(), leftovers(value, kept)?)),
+        })
+        .collect();
+    (!removed.is_empty()).then_some(Value::Object(removed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_wants_is_removed_and_nothing_else() {
+        for (there, wanted, removal) in [
+            (json!({"a": 1}), json!({"a": 2, "b": 3}), None),
+            (json!({"a": 1, "b": 2}), json!({"a": 1}), Some(json!({"b": null}))),
+            (
+                json!({"a": {"x": {"p": 1, "q": 2}, "y": 3}, "b": 1}),
+                json!({"a": {"x": {"p": 1}, "y": 3}, "b": 1}),
+                Some(json!({"a": {"x": {"q": null}}})),
+            ),
+            // A list is written as a whole.
+            (json!({"a": [{"x": 1}, 2]}), json!({"a": [{}]}), None),
+        ] {
+            assert_eq!(leftovers(&there, &wanted), removal, "{there} and {wanted}");
+        }
+    }
+}
