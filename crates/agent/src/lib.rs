@@ -10,9 +10,12 @@
 //! The parts know each other by few words: a [`store::Store`] gives orders and takes results, a
 //! [`Host`](knmstate_host::Host) is the machine, [`steady::Steady`] keeps the report from showing a half-applied change.
 
+pub mod agent;
 mod cpu_clock;
 pub mod durable;
+pub mod engine;
 pub mod ledger;
+pub mod probes;
 pub mod report;
 pub mod steady;
 pub mod store;
