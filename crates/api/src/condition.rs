@@ -116,7 +116,7 @@ impl<'a> IntoIterator for &'a ConditionList {
 }
 
 /// Times are written with whole seconds; cut here too, so that what is in memory equals what is read back.
-fn whole_second(time: Timestamp) -> Time {
+pub fn whole_second(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 

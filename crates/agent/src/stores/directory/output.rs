@@ -3,10 +3,10 @@
 use std::{fs, io, path::PathBuf};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use knmstate_api::{
     NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, NodeNetworkState,
-    NodeNetworkStateSpec, NodeNetworkStateStatus, names,
+    NodeNetworkStateSpec, NodeNetworkStateStatus, condition::whole_second, names,
 };
 
 use crate::{
@@ -59,7 +59,7 @@ impl Output {
             current_state: Some(network.state.clone()),
             last_successful_update_time: same
                 .and_then(|status| status.last_successful_update_time)
-                .or_else(|| Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)))),
+                .or_else(|| Some(whole_second(now))),
             handler_nmstate_version: network.nmstate_version.clone(),
             host_network_manager_version: network.network_manager_version.clone(),
             ..NodeNetworkStateStatus::default()

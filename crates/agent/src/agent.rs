@@ -1,0 +1,88 @@
+//! The parts of the agent, put together.
+
+use std::{io, time::Duration};
+
+use knmstate_host::Host;
+use tokio::sync::watch;
+
+use crate::{
+    engine::{Engine, Outcome, Settings},
+    ledger::Ledger,
+    probes::Prober,
+    report::Reporter,
+    steady::Steady,
+    store::Store,
+};
+
+/// How long results may take to be delivered when the process ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What an agent is made of.
+#[derive(Debug)]
+pub struct Parts<H, S> {
+    pub host: H,
+    pub store: S,
+    pub prober: Prober<H>,
+    pub ledger: Ledger,
+    pub settings: Settings,
+}
+
+/// The agent of one node: an engine that carries out orders, and a report of the network, which keep out of each
+/// other's way.
+#[derive(Debug)]
+pub struct Agent<H, S> {
+    engine: Engine<H, S>,
+    reporter: Reporter<H, S>,
+    store: S,
+    stop: watch::Sender<bool>,
+}
+
+impl<H: Host, S: Store> Agent<H, S> {
+    pub async fn new(parts: Parts<H, S>) -> Self {
+        let Parts { host, store, prober, ledger, settings } = parts;
+        let steady = Steady::default();
+        let stop = watch::Sender::new(false);
+        let reporter = Reporter::new(host.clone(), store.clone(), steady.clone());
+        let engine =
+            Engine::new(host, store.clone(), prober, steady, ledger, settings, stop.subscribe()).await;
+        Self { engine, reporter, store, stop }
+    }
+
+    /// Works until `stop`. A change that is under way then is rolled back first.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let Self { engine, reporter, store, stop: stopper } = self;
+        let mut stopped = stopper.subscribe();
+        let stop_reporting = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let mut work = std::pin::pin!(async {
+            let (end, ()) = tokio::join!(engine.run(), reporter.run(stop_reporting));
+            end
+        });
+        let end = tokio::select! {
+            end = &mut work => end,
+            () = stop => {
+                stopper.send_replace(true);
+                work.await
+            }
+        };
+        store.flush(FAREWELL).await;
+        end
+    }
+
+    /// Carries out the orders that are there, reports the network, and ends.
+    pub async fn run_once(self, stop: impl Future<Output = ()>) -> io::Result<Vec<Outcome>> {
+        let Self { engine, reporter, store, stop: stopper } = self;
+        let mut work = std::pin::pin!(engine.run_once());
+        let outcomes = tokio::select! {
+            outcomes = &mut work => outcomes,
+            () = stop => {
+                stopper.send_replace(true);
+                work.await
+            }
+        };
+        reporter.once().await;
+        store.flush(FAREWELL).await;
+        outcomes
+    }
+}

@@ -1,0 +1,246 @@
+//! What the node says of each of its orders: kept on disk first, then told.
+
+use std::{collections::BTreeMap, io};
+
+use jiff::Timestamp;
+use knmstate_api::{
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, State,
+    condition::whole_second,
+    enactment::{CapturedState, ProbeResult, StateMetaInfo, Timings},
+    reasons::enactment::{CONFIGURATION_PROGRESSING, PROGRESSING},
+};
+use knmstate_core::{
+    document::Document,
+    enactment::{self, Stage},
+};
+
+use super::{Achieved, Outcome, prepare::Prepared, transaction::Failure};
+use crate::{
+    ledger::{Entry, Ledger},
+    store::{Order, Orders, Store},
+};
+
+/// The enactments of this node.
+#[derive(Debug)]
+pub(super) struct Enactments<S> {
+    node: String,
+    store: S,
+    ledger: Ledger,
+    outcomes: BTreeMap<String, Outcome>,
+}
+
+/// An order whose change an earlier life has begun and not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interrupted {
+    pub policy: String,
+    /// How many attempts had failed before.
+    pub failures: u32,
+}
+
+impl<S: Store> Enactments<S> {
+    pub(super) fn new(node: String, store: S, ledger: Ledger) -> Self {
+        Self { node, store, ledger, outcomes: BTreeMap::new() }
+    }
+
+    /// The orders on disk.
+    pub(super) fn kept_orders(&self) -> Orders {
+        let entries = self.ledger.entries().iter();
+        entries
+            .map(|(policy, entry)| {
+                (policy.clone(), Order { spec: entry.spec.clone(), status: Some(entry.status.clone()) })
+            })
+            .collect()
+    }
+
+    pub(super) fn spec(&self, policy: &str) -> Option<&NodeNetworkConfigurationEnactmentSpec> {
+        self.ledger.get(policy).map(|entry| &entry.spec)
+    }
+
+    /// What the captures of an order resolved to earlier.
+    pub(super) fn captured(&self, policy: &str) -> BTreeMap<String, Document> {
+        let captured = self.ledger.get(policy).into_iter().flat_map(|entry| &entry.status.captured_states);
+        captured.filter_map(|(name, captured)| Some((name.clone(), captured.state.clone()?.0))).collect()
+    }
+
+    /// Takes over the orders as they are now. Says which of them an earlier life was in the middle of.
+    pub(super) fn take_over(&mut self, orders: &Orders) -> io::Result<Vec<Interrupted>> {
+        let gone: Vec<String> =
+            self.ledger.entries().keys().filter(|policy| !orders.contains_key(*policy)).cloned().collect();
+        for policy in gone {
+            self.ledger.forget(&policy)?;
+            self.outcomes.remove(&policy);
+        }
+        let mut interrupted = Vec::new();
+        for (policy, order) in orders {
+            let first_seen = !self.outcomes.contains_key(policy);
+            let kept = self.ledger.get(policy);
+            let status = status_for(&order.spec, kept, order.status.as_ref());
+            if first_seen && was_interrupted(&status) {
+                interrupted.push(Interrupted { policy: policy.clone(), failures: retry_count(&status) });
+            }
+            self.ledger.keep(policy, Entry { spec: order.spec.clone(), status: status.clone() })?;
+            self.outcomes.entry(policy.clone()).or_insert_with(|| Outcome {
+                policy: policy.clone(),
+                result: Err("not carried out".to_owned()),
+            });
+            // What could not be delivered by an earlier life is delivered now; what is there already is not written.
+            if !status.conditions.is_empty() {
+                self.store.tell(policy, status);
+            }
+        }
+        Ok(interrupted)
+    }
+
+    /// Only says at which stage an order is.
+    pub(super) fn tell_stage(&mut self, policy: &str, stage: &Stage) -> io::Result<()> {
+        self.change(policy, |status, node, now| {
+            if !enactment::says(&status.conditions, stage, node, policy) {
+                enactment::set(&mut status.conditions, stage, node, policy, now);
+            }
+        })
+    }
+
+    /// What an order means on this node is known; it is told with whatever is told next.
+    pub(super) fn prepared(&mut self, order: &Prepared) {
+        let Some(entry) = self.ledger.get(&order.policy) else { return };
+        let mut entry = entry.clone();
+        fill_in(&mut entry.status, order);
+        // Only captures have to survive: they are resolved once.
+        if let Err(error) = self.ledger.keep(&order.policy, entry) {
+            tracing::warn!(policy = order.policy, %error, "what captures resolved to could not be noted");
+        }
+    }
+
+    /// A change is about to be made. Returns when that would be known after a loss of power.
+    pub(super) fn begun(&mut self, order: &Prepared, failures: u32) -> io::Result<()> {
+        self.change(&order.policy, |status, node, now| {
+            fill_in(status, order);
+            set_retry_count(status, failures);
+            status.probes = Vec::new();
+            status.timings = Some(Timings { start_time: Some(whole_second(now)), ..Timings::default() });
+            enactment::set(&mut status.conditions, &Stage::Progressing, node, &order.policy, now);
+        })
+    }
+
+    pub(super) fn succeeded(
+        &mut self,
+        order: &Prepared,
+        achieved: Achieved,
+        timings: Timings,
+        probes: Vec<ProbeResult>,
+    ) -> io::Result<()> {
+        let outcome = Outcome { policy: order.policy.clone(), result: Ok(achieved) };
+        self.outcomes.insert(order.policy.clone(), outcome);
+        self.change(&order.policy, |status, node, now| {
+            fill_in(status, order);
+            let said = enactment::says(&status.conditions, &Stage::Available, node, &order.policy);
+            if said && achieved == Achieved::Already {
+                return;
+            }
+            status.retry_count = BTreeMap::new();
+            status.probes = probes;
+            conclude(status, timings, now);
+            enactment::set(&mut status.conditions, &Stage::Available, node, &order.policy, now);
+        })
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        policy: &str,
+        stage: &Stage,
+        failures: u32,
+        failure: &Failure,
+        timings: Timings,
+    ) -> io::Result<()> {
+        tracing::warn!(policy, why = failure.why, "an attempt failed");
+        let outcome = Outcome { policy: policy.to_owned(), result: Err(failure.why.clone()) };
+        self.outcomes.insert(policy.to_owned(), outcome);
+        self.change(policy, |status, node, now| {
+            set_retry_count(status, failures);
+            status.probes.clone_from(&failure.probes);
+            conclude(status, timings, now);
+            enactment::set(&mut status.conditions, stage, node, policy, now);
+        })
+    }
+
+    pub(super) fn into_outcomes(self) -> Vec<Outcome> {
+        self.outcomes.into_values().collect()
+    }
+
+    /// Changes a status: on disk first, then told. What stays the same is neither written nor told again.
+    #[expect(clippy::disallowed_methods, reason = "when something was said is part of what is said")]
+    fn change(
+        &mut self,
+        policy: &str,
+        change: impl FnOnce(&mut NodeNetworkConfigurationEnactmentStatus, &str, Timestamp),
+    ) -> io::Result<()> {
+        let Some(entry) = self.ledger.get(policy) else { return Ok(()) };
+        let mut changed = entry.clone();
+        change(&mut changed.status, &self.node, Timestamp::now());
+        let status = changed.status.clone();
+        self.ledger.keep(policy, changed)?;
+        self.store.tell(policy, status);
+        Ok(())
+    }
+}
+
+/// The status to go on from: the newest that speaks of this very order, or a new one.
+fn status_for(
+    spec: &NodeNetworkConfigurationEnactmentSpec,
+    kept: Option<&Entry>,
+    told: Option<&NodeNetworkConfigurationEnactmentStatus>,
+) -> NodeNetworkConfigurationEnactmentStatus {
+    let speaks_of_it = |status: &NodeNetworkConfigurationEnactmentStatus| {
+        status.policy_generation == spec.policy_generation && status.policy_uid == spec.policy_uid
+    };
+    let known = kept
+        .filter(|entry| entry.spec.capture == spec.capture)
+        .map(|entry| &entry.status)
+        .or(told)
+        .filter(|status| status.policy_uid == spec.policy_uid);
+    match known {
+        Some(status) if speaks_of_it(status) => status.clone(),
+        // Captures are resolved once in the life of a policy, whatever else is changed in it.
+        other => NodeNetworkConfigurationEnactmentStatus {
+            captured_states: other.map(|status| status.captured_states.clone()).unwrap_or_default(),
+            policy_generation: spec.policy_generation,
+            policy_uid: spec.policy_uid.clone(),
+            ..NodeNetworkConfigurationEnactmentStatus::default()
+        },
+    }
+}
+
+fn was_interrupted(status: &NodeNetworkConfigurationEnactmentStatus) -> bool {
+    let progressing = status.conditions.get(PROGRESSING);
+    status.conditions.is_true(PROGRESSING)
+        && progressing.is_some_and(|condition| condition.reason == CONFIGURATION_PROGRESSING)
+}
+
+fn retry_count(status: &NodeNetworkConfigurationEnactmentStatus) -> u32 {
+    let count = status.retry_count.get(&status.policy_generation.to_string());
+    count.and_then(|count| u32::try_from(*count).ok()).unwrap_or_default()
+}
+
+fn set_retry_count(status: &mut NodeNetworkConfigurationEnactmentStatus, failures: u32) {
+    let count = i32::try_from(failures).unwrap_or(i32::MAX);
+    let generation = status.policy_generation.to_string();
+    status.retry_count = (count > 0).then(|| BTreeMap::from([(generation, count)])).unwrap_or_default();
+}
+
+/// What is known about an order before anything is touched. Secrets stay on the node's disk.
+fn fill_in(status: &mut NodeNetworkConfigurationEnactmentStatus, order: &Prepared) {
+    status.desired_state = Some(State(order.desired.clone().without_secrets().sections().clone()));
+    for (name, state) in &order.captured {
+        status.captured_states.entry(name.clone()).or_insert_with(|| CapturedState {
+            state: Some(state.clone()),
+            meta_info: Some(StateMetaInfo::default()),
+        });
+    }
+    status.features.clone_from(&order.features);
+    status.notes.clone_from(&order.notes);
+}
+
+fn conclude(status: &mut NodeNetworkConfigurationEnactmentStatus, timings: Timings, now: Timestamp) {
+    let start_time = status.timings.take().and_then(|timings| timings.start_time);
+    status.timings = Some(Timings { start_time, completion_time: Some(whole_second(now)), ..timings });
+}
