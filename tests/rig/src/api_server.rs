@@ -141,6 +141,12 @@ impl ApiServer {
         client_from(&kubeconfig::with_token(&outside, &self.authority.identity(), token)).await
     }
 
+    /// The same as a configuration, for what makes its own client.
+    pub async fn config_with_token(&self, token: &str) -> Result<Config> {
+        let outside = format!("https://{}", self.forward.local);
+        config_from(&kubeconfig::with_token(&outside, &self.authority.identity(), token)).await
+    }
+
     /// The certificate authority of the cluster, in PEM.
     pub fn authority(&self) -> Identity {
         self.authority.identity()
@@ -233,7 +239,13 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Starts again what [`stop`](Self::stop) has ended, with the same data.
+    /// Kills API server and etcd, without waiting for watches to end as [`stop`](Self::stop) does; the data stay.
+    pub fn crash(&mut self) {
+        self.api = None;
+        self.etcd = None;
+    }
+
+    /// Starts again what [`stop`](Self::stop) or [`crash`](Self::crash) has ended, with the same data.
     pub async fn start_again(&mut self) -> Result<()> {
         ensure!(self.api.is_none(), "the API server is running");
         self.start_processes().await
@@ -380,9 +392,13 @@ fn write_keys(authority: &Authority, folder: &std::path::Path) -> Result<()> {
 }
 
 async fn client_from(kubeconfig: &str) -> Result<Client> {
+    Ok(Client::try_from(config_from(kubeconfig).await?)?)
+}
+
+async fn config_from(kubeconfig: &str) -> Result<Config> {
     let config = Kubeconfig::from_yaml(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
     // The machine's own proxy settings have no business with a server on loopback.
     config.proxy_url = None;
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }

@@ -3,6 +3,7 @@
 mod api_server;
 mod crds;
 mod kube_node;
+mod kubernetes_store;
 mod lab;
 mod network_manager_host;
 mod nm_node;

@@ -1,0 +1,411 @@
+//! The handler's store against a real API server, with no more than the handler's rights.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use knmstate_agent::{
+    store::{Orders, ReportedNetwork, Store as _},
+    stores::kubernetes::{KubernetesStore, Options},
+};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationEnactmentStatus as Status,
+    NodeNetworkState, names,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use rig::{ApiServer, BoundTo, Lab, wait};
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::timeout};
+
+const NODE: &str = "node1";
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// All that a handler may do. In the cluster an admission policy narrows it further, to its own node's objects.
+const HANDLER_RIGHTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: handler}
+rules:
+- {apiGroups: [nmstate.io], resources: [nodenetworkconfigurationenactments], verbs: [get, list, watch]}
+- {apiGroups: [nmstate.io], resources: [nodenetworkconfigurationenactments/status], verbs: [patch]}
+- {apiGroups: [nmstate.io], resources: [nodenetworkstates], verbs: [get, list, watch, create, patch]}
+- {apiGroups: [nmstate.io], resources: [nodenetworkstates/status], verbs: [patch]}
+- {apiGroups: [""], resources: [nodes], verbs: [get]}
+---
+# The node's own heartbeat, which one of the probes reads.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: handler, namespace: kube-node-lease}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
+---
+# For a handler that must find nothing to write.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: onlooker}
+rules:
+- apiGroups: [nmstate.io]
+  resources: [nodenetworkconfigurationenactments, nodenetworkstates]
+  verbs: [get, list, watch]
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: nmstate}
+"#;
+
+/// A cluster with one node, and what the handler of that node needs.
+struct Cluster {
+    api: ApiServer,
+    enactments: Api<Enactment>,
+    states: Api<NodeNetworkState>,
+    _lab: Lab,
+}
+
+impl Cluster {
+    async fn start() -> Result<Self> {
+        let lab = Lab::new().await?;
+        let api = lab.api_server().start().await?;
+        api.install_crds().await?;
+        api.kubectl(["create", "namespace", "kube-node-lease"]).await?;
+        api.kubectl_with(HANDLER_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
+        for account in ["handler", "onlooker"] {
+            api.kubectl(["create", "serviceaccount", "-n", "nmstate", account]).await?.success()?;
+            let (role, user) =
+                (format!("--clusterrole={account}"), format!("--serviceaccount=nmstate:{account}"));
+            api.kubectl(["create", "clusterrolebinding", account, &role, &user]).await?.success()?;
+        }
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+        Api::all(api.client()).create(&PostParams::default(), &node).await?;
+        let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
+        Ok(Self { api, enactments, states, _lab: lab })
+    }
+
+    async fn store(&self) -> Result<KubernetesStore> {
+        self.store_as("handler").await
+    }
+
+    async fn store_as(&self, account: &str) -> Result<KubernetesStore> {
+        self.store_with(&self.token(account).await?).await
+    }
+
+    async fn token(&self, account: &str) -> Result<String> {
+        self.api.token("nmstate", account, BoundTo::Node(NODE)).await
+    }
+
+    async fn store_with(&self, token: &str) -> Result<KubernetesStore> {
+        Ok(KubernetesStore::start(Options {
+            config: self.api.config_with_token(token).await?,
+            node: NODE.to_owned(),
+            relationship_labels: [(names::relationship::PART_OF.to_owned(), "tests".to_owned())].into(),
+            now: clock,
+        })?)
+    }
+
+    /// As the controller orders it.
+    async fn order(&self, node: &str, policy: &str, generation: i64) -> Result<()> {
+        let enactment = json!({
+            "apiVersion": "nmstate.io/v1beta1",
+            "kind": "NodeNetworkConfigurationEnactment",
+            "metadata": {
+                "name": names::enactment_name(node, policy),
+                "labels": {names::NODE_LABEL: node, names::POLICY_LABEL: policy},
+            },
+            "spec": {"nodeName": node, "policyName": policy, "policyGeneration": generation, "permit": "Apply"},
+        });
+        let name = names::enactment_name(node, policy);
+        self.enactments.patch(&name, &PatchParams::apply("controller"), &Patch::Apply(enactment)).await?;
+        Ok(())
+    }
+
+    async fn enactment(&self, policy: &str) -> Result<Enactment> {
+        Ok(self.enactments.get(&names::enactment_name(NODE, policy)).await?)
+    }
+
+    /// Versions of all that a handler writes: they move with every write that changes anything.
+    async fn versions(&self, policy: &str) -> Result<[Option<String>; 2]> {
+        Ok([
+            self.enactment(policy).await?.resource_version(),
+            self.states.get(NODE).await?.resource_version(),
+        ])
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is a binary")]
+fn clock() -> Timestamp {
+    Timestamp::now()
+}
+
+fn status(generation: i64, mtu: u32) -> Status {
+    let status = json!({
+        "policyGeneration": generation,
+        "desiredState": {"interfaces": [{"name": "eth1", "mtu": mtu}]},
+        "retryCount": {generation.to_string(): 1},
+    });
+    serde_json::from_value(status).unwrap_or_default()
+}
+
+fn network(state: &Value) -> ReportedNetwork {
+    ReportedNetwork {
+        state: serde_json::from_value(state.clone()).unwrap_or_default(),
+        omitted: Vec::new(),
+        nmstate_version: "2.2.62".to_owned(),
+        network_manager_version: "1.42.4".to_owned(),
+    }
+}
+
+fn with_mtu(mtu: u32) -> ReportedNetwork {
+    network(&json!({"interfaces": [{"name": "eth1", "mtu": mtu}], "routes": {"config": [], "running": []}}))
+}
+
+/// Waits until the orders are these: `policy@generation`, blank between them.
+async fn until_ordered(orders: &mut watch::Receiver<Option<Arc<Orders>>>, expected: &str) -> Result<()> {
+    let said = |orders: &Option<Arc<Orders>>| {
+        orders.as_ref().map(|orders| {
+            let said =
+                orders.iter().map(|(policy, order)| format!("{policy}@{}", order.spec.policy_generation));
+            said.collect::<Vec<_>>().join(" ")
+        })
+    };
+    let found =
+        timeout(LIMIT, orders.wait_for(|orders| said(orders).as_deref() == Some(expected))).await.is_ok();
+    if !found {
+        let found = said(&orders.borrow());
+        anyhow::bail!("the orders are {found:?}, not {expected:?}");
+    }
+    Ok(())
+}
+
+async fn delivered(store: &KubernetesStore) -> Result<()> {
+    ensure!(store.flush(LIMIT).await, "not delivered after {LIMIT:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn orders_come_and_go_with_enactments_of_the_node_alone() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let store = cluster.store().await?;
+    let mut orders = store.orders();
+    until_ordered(&mut orders, "").await?;
+    ensure!(store.is_connected());
+
+    cluster.order("node2", "other", 1).await?;
+    cluster.order(NODE, "b", 1).await?;
+    cluster.order(NODE, "a", 1).await?;
+    until_ordered(&mut orders, "a@1 b@1").await?;
+    cluster.order(NODE, "b", 2).await?;
+    until_ordered(&mut orders, "a@1 b@2").await?;
+
+    orders.mark_unchanged();
+    store.tell("a", status(1, 1500));
+    delivered(&store).await?;
+    cluster.enactments.delete("node1.b", &DeleteParams::default()).await?;
+    timeout(LIMIT, orders.changed()).await??;
+    until_ordered(&mut orders, "a@1").await?;
+    // The status of `a` went through the same watch before, and did not count as a change.
+    ensure!(!orders.has_changed()?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_server_has_is_not_written_again_not_even_after_a_restart() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    cluster.order(NODE, "a", 1).await?;
+    let store = cluster.store().await?;
+    store.tell("a", status(1, 1500));
+    store.publish(with_mtu(1500));
+    store.tell("a", status(1, 9000));
+    delivered(&store).await?;
+    assert_eq!(cluster.enactment("a").await?.status, status(1, 9000));
+
+    let before = cluster.versions("a").await?;
+    store.tell("a", status(1, 9000));
+    store.publish(with_mtu(1500));
+    delivered(&store).await?;
+    assert_eq!(cluster.versions("a").await?, before);
+    drop(store);
+
+    // It may write nothing, and so is only done if there is nothing to write.
+    let onlooker = cluster.store_as("onlooker").await?;
+    onlooker.tell("a", status(1, 9000));
+    onlooker.publish(with_mtu(1500));
+    delivered(&onlooker).await?;
+    assert_eq!(cluster.versions("a").await?, before);
+    onlooker.publish(with_mtu(9000));
+    ensure!(!onlooker.flush(Duration::from_secs(1)).await, "an onlooker has written");
+    drop(onlooker);
+
+    let store = cluster.store().await?;
+    store.publish(with_mtu(1500));
+    store.tell("a", status(2, 9000));
+    delivered(&store).await?;
+    let [_, state] = cluster.versions("a").await?;
+    assert_eq!(state, before[1]);
+    assert_eq!(
+        cluster.enactment("a").await?.status,
+        status(2, 9000),
+        "retries of generation 1 are forgotten"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_state_belongs_to_its_node_and_comes_back_when_deleted() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let store = cluster.store().await?;
+    store.publish(with_mtu(1500));
+    delivered(&store).await?;
+    let first = cluster.states.get(NODE).await?;
+    let node: Node = Api::all(cluster.api.client()).get(NODE).await?;
+    assert_eq!(
+        serde_json::to_value(first.owner_references())?,
+        json!([{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node.uid()}])
+    );
+    assert_eq!(first.spec.node_name.as_deref(), Some(NODE));
+    assert_eq!(first.labels()[names::relationship::PART_OF], "tests");
+    assert_eq!(first.status.current_state, Some(with_mtu(1500).state));
+    assert_eq!(first.status.handler_nmstate_version, "2.2.62");
+    assert_eq!(first.status.host_network_manager_version, "1.42.4");
+    ensure!(first.status.last_successful_update_time.is_some());
+
+    cluster.states.delete(NODE, &DeleteParams::default()).await?;
+    let again = wait::until(LIMIT, "the node state to be made again", async || {
+        let again = cluster.states.get(NODE).await?;
+        ensure!(again.status.current_state.is_some(), "no status yet");
+        Ok(again)
+    })
+    .await?;
+    assert_ne!(again.uid(), first.uid());
+    assert_eq!(again.status.current_state, first.status.current_state);
+    assert_eq!(again.owner_references(), first.owner_references());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_report_can_be_asked_for_and_moves_nothing_by_itself() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let store = cluster.store().await?;
+    store.publish(with_mtu(1500));
+    delivered(&store).await?;
+    let shown = cluster.states.get(NODE).await?.status;
+    for value in ["1", "2"] {
+        let label = json!({"metadata": {"labels": {names::FORCE_REFRESH_LABEL: value}}});
+        let labelled = cluster.states.patch(NODE, &PatchParams::default(), &Patch::Merge(label)).await?;
+        timeout(LIMIT, store.refresh_wanted()).await.context("nobody heard of it")?;
+        store.publish(with_mtu(1500));
+        delivered(&store).await?;
+        let after = cluster.states.get(NODE).await?;
+        assert_eq!(after.resource_version(), labelled.resource_version());
+        assert_eq!(after.status, shown);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_another_handler_left_is_taken_over() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    // As kubernetes-nmstate writes it: by updates, with no spec.
+    let left: NodeNetworkState = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+    let manager = PostParams { field_manager: Some("manager".to_owned()), ..PostParams::default() };
+    let mut left = cluster.states.create(&manager, &left).await?;
+    left.status = serde_json::from_value(json!({
+        "currentState": {"interfaces": [], "ovn": {}, "dns-resolver": {"config": {"search": ["left.over"]}}},
+        "lastSuccessfulUpdateTime": "2001-01-01T00:00:00Z",
+        "handlerNetworkManagerVersion": "1.0",
+    }))?;
+    cluster.states.replace_status(NODE, &manager, &left).await?;
+
+    let store = cluster.store().await?;
+    let state = json!({
+        "dns-resolver": {"config": {"server": ["192.0.2.1"]}},
+        "interfaces": [{"name": "eth1", "mac-address": null}],
+        "ovn": null,
+    });
+    store.publish(network(&state));
+    delivered(&store).await?;
+    let shown = cluster.states.get(NODE).await?;
+    assert_eq!(serde_json::to_value(&shown.status.current_state)?, state);
+    assert_eq!(shown.status.handler_network_manager_version, "");
+    assert_eq!(shown.spec.node_name.as_deref(), Some(NODE));
+
+    drop(store);
+    let onlooker = cluster.store_as("onlooker").await?;
+    onlooker.publish(network(&state));
+    delivered(&onlooker).await
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_noticed_and_gets_the_newest_when_it_is_back() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    cluster.order(NODE, "a", 1).await?;
+    let store = cluster.store().await?;
+    let mut orders = store.orders();
+    until_ordered(&mut orders, "a@1").await?;
+    store.publish(with_mtu(1500));
+    delivered(&store).await?;
+
+    cluster.api.freeze()?;
+    for generation in 1..=3 {
+        store.tell("a", status(generation, 1500));
+        store.publish(with_mtu(9000 + u32::try_from(generation)?));
+        ensure!(!store.flush(Duration::from_secs(7)).await, "a frozen server took something");
+    }
+    wait::until(Duration::from_secs(25), "the freeze to be noticed", async || {
+        ensure!(!store.is_connected(), "still connected");
+        Ok(())
+    })
+    .await?;
+    cluster.api.resume()?;
+
+    ensure!(store.flush(Duration::from_secs(45)).await, "not delivered");
+    wait::until(LIMIT, "the newest to stand", async || {
+        assert_eq!(cluster.enactment("a").await?.status, status(3, 1500));
+        let state = cluster.states.get(NODE).await?.status.current_state;
+        ensure!(state == Some(with_mtu(9003).state), "{state:?}");
+        Ok(())
+    })
+    .await?;
+    cluster.order(NODE, "a", 3).await?;
+    until_ordered(&mut orders, "a@3").await?;
+    ensure!(store.is_connected());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_was_gone_gets_the_newest_when_it_is_back() -> Result<()> {
+    let mut cluster = Cluster::start().await?;
+    cluster.order(NODE, "a", 1).await?;
+    cluster.order(NODE, "b", 1).await?;
+    let store = cluster.store().await?;
+    let mut orders = store.orders();
+    until_ordered(&mut orders, "a@1 b@1").await?;
+
+    let token = cluster.token("handler").await?;
+    cluster.api.crash();
+    wait::until(LIMIT, "the end of the server to be noticed", async || {
+        ensure!(!store.is_connected(), "still connected");
+        Ok(())
+    })
+    .await?;
+    // A handler that is started now waits for its orders and keeps what it has to say.
+    let late = cluster.store_with(&token).await?;
+    late.publish(with_mtu(1500));
+    for generation in 1..=3 {
+        store.tell("a", status(generation, 1500));
+        store.tell("b", status(generation, 9000));
+        ensure!(!store.flush(Duration::from_secs(1)).await, "a server that is gone took something");
+    }
+    ensure!(late.orders().borrow().is_none());
+    cluster.api.start_again().await?;
+
+    ensure!(store.flush(Duration::from_secs(45)).await, "not delivered");
+    assert_eq!(cluster.enactment("a").await?.status, status(3, 1500));
+    assert_eq!(cluster.enactment("b").await?.status, status(3, 9000));
+    until_ordered(&mut late.orders(), "a@1 b@1").await?;
+    delivered(&late).await?;
+    assert_eq!(cluster.states.get(NODE).await?.status.current_state, Some(with_mtu(1500).state));
+    Ok(())
+}
