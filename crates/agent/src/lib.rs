@@ -17,6 +17,7 @@ pub mod engine;
 pub mod ledger;
 pub mod probes;
 pub mod report;
+pub mod health;
 pub mod steady;
 pub mod store;
 pub mod stores;

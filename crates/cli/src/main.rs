@@ -1,6 +1,7 @@
 //! `knmstate`: one binary, several roles. This file maps what was typed to what is run, and its result to an exit code.
 
 mod commands;
+mod logging;
 
 use std::{
     io::{self, Write},
@@ -20,6 +21,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Crds(commands::crds::Args),
+    Handler(Box<commands::handler::Args>),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 not understood.
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock()),
+        Command::Handler(args) => commands::handler::run(*args),
     }
 }
 

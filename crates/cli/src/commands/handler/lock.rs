@@ -1,0 +1,85 @@
+//! One handler per node, however many are installed.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
+
+/// How long to wait before another attempt.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The right to be the handler of this node; given up when dropped, and by the kernel when the process ends.
+#[derive(Debug)]
+#[must_use]
+pub struct NodeLock(#[expect(dead_code, reason = "holding it is its use")] Flock<File>);
+
+/// Waits, for ever if need be, until no other process holds the lock.
+pub async fn acquire(path: PathBuf) -> NodeLock {
+    let mut told = None;
+    loop {
+        match attempt(&path) {
+            Ok(lock) => {
+                tracing::info!(lock = %path.display(), "this is the handler of the node");
+                return NodeLock(lock);
+            }
+            Err(why) => {
+                let why = explain(&why);
+                if told.as_ref() != Some(&why) {
+                    let seconds = PAUSE.as_secs();
+                    tracing::warn!(lock = %path.display(), "{why}; tried again every {seconds} s");
+                    told = Some(why);
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn attempt(path: &Path) -> io::Result<Flock<File>> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+}
+
+fn explain(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(Errno::EWOULDBLOCK as i32) {
+        "another handler is at work on this node".to_owned()
+    } else {
+        format!("the lock file cannot be used: {error}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_waits_until_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = acquire(path.clone()).await;
+        let mut second = tokio::spawn(acquire(path));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(!second.is_finished());
+        drop(first);
+        let _second = (&mut second).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_is_made_later_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("later");
+        let mut waiting = tokio::spawn(acquire(below.join("lock")));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(!waiting.is_finished());
+        std::fs::create_dir(&below).unwrap();
+        let _lock = (&mut waiting).await.unwrap();
+    }
+}
