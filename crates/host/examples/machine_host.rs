@@ -5,6 +5,7 @@
 
 use std::io::{Read as _, stdin};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -23,6 +24,9 @@ struct Arguments {
     /// The limit of one reading of the state, in seconds.
     #[arg(long, default_value_t = 30)]
     observe_limit: u64,
+    /// How many times longer than usual the machine may take for everything.
+    #[arg(long, default_value_t = 1)]
+    slowness: u32,
     #[command(subcommand)]
     trial: Trial,
 }
@@ -68,14 +72,34 @@ enum Trial {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not by returning it: what is wrong would be lost in the backtrace that is printed with it.
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
     let arguments = Arguments::parse();
     let mut options = Options::new(arguments.journal);
-    options.limits = Limits { observe: Duration::from_secs(arguments.observe_limit), ..Limits::default() };
+    let slowness = arguments.slowness;
+    let usual = Limits::default();
+    options.limits = Limits {
+        observe: Duration::from_secs(arguments.observe_limit) * slowness,
+        answer: usual.answer * slowness,
+        roll_back: usual.roll_back * slowness,
+        settle: usual.settle * slowness,
+    };
     let host = NetworkManagerHost::start(options).await?;
     let began = Instant::now();
     let finding = match arguments.trial {
-        Trial::Laws { nic } => laws::all(&host, &Ground::on(nic)).await.map(|()| json!("the laws hold"))?,
+        Trial::Laws { nic } => {
+            laws::all(&host, &Ground::on(nic).slower(slowness)).await.map(|()| json!("the laws hold"))?
+        }
         Trial::BeginAndWait { deadline } => {
             let result = host.begin(&document()?, Duration::from_secs(deadline)).await;
             println!("{}", outcome(result.as_ref().map(Checkpoint::as_str)));

@@ -10,9 +10,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::secrets;
 use crate::{Checkpoint, Guard, Host, HostError, NetworkState, Topic};
 
 /// Where on the machine the laws may play.
@@ -22,7 +23,11 @@ pub struct Ground {
     pub nic: String,
     /// A name that no interface has.
     pub bridge: String,
-    /// The time that changes are left open; at least what the machine needs for applying one.
+    /// The time that the machine may take for a change, and that changes are left open where no law waits for the end
+    /// of it.
+    pub limit: Duration,
+    /// The time that changes are left open where a law waits for the end of it. [`all`] makes it longer on a machine
+    /// that needs longer for applying one.
     pub deadline: Duration,
     /// How much later than promised something may be seen.
     pub patience: Duration,
@@ -36,9 +41,22 @@ impl Ground {
         Self {
             nic: nic.into(),
             bridge: "laws0".to_owned(),
+            limit: Duration::from_mins(1),
             deadline: Duration::from_secs(10),
             patience: Duration::from_secs(10),
             silence: Duration::from_secs(2),
+        }
+    }
+
+    /// The same on a machine that takes `times` as long for everything. What a law only waits for to happen may take as
+    /// much longer. The time that it has to sit out does not: a silence is only doubled, and the deadline is measured.
+    #[must_use]
+    pub fn slower(self, times: u32) -> Self {
+        Self {
+            limit: self.limit * times,
+            patience: self.patience * times,
+            silence: if times > 1 { self.silence * 2 } else { self.silence },
+            ..self
         }
     }
 }
@@ -58,11 +76,15 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+/// A change that applying has taken a third of its time of is not cut off by a machine that is busy for a moment.
+const ROOM: u32 = 3;
+
 /// Runs all laws; the first broken one ends it.
 pub async fn all<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     reading_changes_nothing(host, ground).await?;
     a_refused_document_changes_nothing(host, ground).await?;
-    rolling_back_restores(host, ground).await?;
+    let took = time_to_apply_what_rolling_back_restores(host, ground).await?;
+    let ground = &Ground { deadline: ground.deadline.max(took * ROOM).min(ground.limit), ..ground.clone() };
     time_restores(host, ground).await?;
     a_change_outlives_its_maker(host, ground).await?;
     committing_keeps(host, ground).await?;
@@ -84,13 +106,19 @@ pub async fn reading_changes_nothing<H: Host>(host: &H, ground: &Ground) -> Resu
     }
 }
 
-/// An impossible document is refused for good, with the place, and nothing is touched.
+/// An impossible document is refused for good, with the place, and nothing is touched. Planning refuses it as well.
 pub async fn a_refused_document_changes_nothing<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     let law = Law::new("a refused document changes nothing", host, ground);
     let before = law.look().await?;
     let mut desired = law.bridge_with_route()?.into_value();
     desired["routes"]["config"][0]["next-hop-interface"] = json!("no-such-if");
-    match host.begin(&law.parse(desired)?, ground.deadline).await {
+    let desired = law.parse(desired)?;
+    let begun = host.begin(&desired, ground.limit).await;
+    let planned = host.plan(&desired).await;
+    if planned.as_ref().err() != begun.as_ref().err() {
+        return law.broken(format!("begin gave {begun:?}, but planning it {planned:?}"));
+    }
+    match begun {
         Ok(_) => return law.broken("a route over an interface that does not exist was accepted"),
         Err(error) if error.is_retryable() => {
             return law.broken(format!("retrying cannot help, but the error says so: {error}"));
@@ -106,11 +134,20 @@ pub async fn a_refused_document_changes_nothing<H: Host>(host: &H, ground: &Grou
 
 /// Begin and roll back is as before, and wakes those who watch.
 pub async fn rolling_back_restores<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    time_to_apply_what_rolling_back_restores(host, ground).await.map(drop)
+}
+
+async fn time_to_apply_what_rolling_back_restores<H: Host>(
+    host: &H,
+    ground: &Ground,
+) -> Result<Duration, Broken> {
     let law = Law::new("rolling back restores", host, ground);
     let before = law.look().await?;
     let mut events = host.events();
     let desired = law.bridge_and_address()?;
+    let began = Instant::now();
     let checkpoint = law.begin(&desired).await?;
+    let took = began.elapsed();
     law.satisfied(&desired).await?;
     match timeout(ground.patience, events.next()).await {
         Ok(Some(changes)) if [Topic::Link, Topic::Address].iter().any(|topic| changes.contains(*topic)) => {}
@@ -120,14 +157,15 @@ pub async fn rolling_back_restores<H: Host>(host: &H, ground: &Ground) -> Result
     law.same(&before, &law.look().await?)?;
     law.gone("rolling back a second time", host.roll_back(&checkpoint).await)?;
     law.gone("committing what was rolled back", host.commit(&checkpoint).await)?;
-    law.nothing_of_ours_is_open().await
+    law.nothing_of_ours_is_open().await?;
+    Ok(took)
 }
 
 /// A change that nobody settles is undone when its time has passed.
 pub async fn time_restores<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     let law = Law::new("time restores", host, ground);
     let before = law.look().await?;
-    let checkpoint = law.begin(&law.bridge_and_address()?).await?;
+    let checkpoint = law.begin_for(ground.deadline, &law.bridge_and_address()?).await?;
     law.becomes(&before, ground.deadline + ground.patience).await?;
     law.gone("committing after the deadline", host.commit(&checkpoint).await)?;
     law.nothing_of_ours_is_open().await
@@ -139,8 +177,8 @@ pub async fn a_change_outlives_its_maker<H: Host>(host: &H, ground: &Ground) -> 
     let before = law.look().await?;
     let desired = law.bridge_and_address()?;
     let maker = {
-        let (host, desired, deadline) = (host.clone(), desired.clone(), ground.deadline);
-        tokio::spawn(async move { host.begin(&desired, deadline).await.map(drop) })
+        let (host, desired, limit) = (host.clone(), desired.clone(), ground.limit);
+        tokio::spawn(async move { host.begin(&desired, limit).await.map(drop) })
     };
     match maker.await {
         Ok(Ok(())) => {}
@@ -152,9 +190,9 @@ pub async fn a_change_outlives_its_maker<H: Host>(host: &H, ground: &Ground) -> 
     };
     match left.guard {
         // A machine that counts in whole seconds rounds up.
-        Guard::RollsBackIn(left) if left <= ground.deadline + Duration::from_secs(1) => {}
+        Guard::RollsBackIn(left) if left <= ground.limit + Duration::from_secs(1) => {}
         other => {
-            return law.broken(format!("it should be guarded for {:?}, but is {other:?}", ground.deadline));
+            return law.broken(format!("it should be guarded for {:?}, but is {other:?}", ground.limit));
         }
     }
     law.satisfied(&desired).await?;
@@ -167,7 +205,7 @@ pub async fn committing_keeps<H: Host>(host: &H, ground: &Ground) -> Result<(), 
     let law = Law::new("committing keeps", host, ground);
     let before = law.look().await?;
     let desired = law.bridge_with_route()?;
-    let checkpoint = law.begin(&desired).await?;
+    let checkpoint = law.begin_for(ground.deadline, &desired).await?;
     law.expect("committing", host.commit(&checkpoint).await)?;
     law.nothing_of_ours_is_open().await?;
     sleep(ground.deadline + ground.silence).await;
@@ -179,35 +217,41 @@ pub async fn committing_keeps<H: Host>(host: &H, ground: &Ground) -> Result<(), 
     law.same(&before, &law.look().await?)
 }
 
-/// While a change is open, a second one is refused, and the first is not disturbed.
+/// While a change is open, a second one is refused, and the first is not disturbed. Planning is not refused.
 pub async fn one_change_at_a_time<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     let law = Law::new("one change at a time", host, ground);
     let before = law.look().await?;
     let first = law.bridge_with_route()?;
     let checkpoint = law.begin(&first).await?;
-    match host.begin(&law.bridge_and_address()?, ground.deadline).await {
+    match host.begin(&law.bridge_and_address()?, ground.limit).await {
         Err(HostError::Busy { checkpoint: other, .. }) if other == checkpoint => {}
         other => {
             return law
                 .broken(format!("a second change should find the first in its way, but got {other:?}"));
         }
     }
+    law.nothing_to_do(&first).await?;
     law.satisfied(&first).await?;
     law.roll_back(&checkpoint).await?;
     law.same(&before, &law.look().await?)
 }
 
-/// Applying what is so already touches nothing: nobody who watches is woken.
+/// Applying what is so already touches nothing, and neither does planning: nobody who watches is woken.
 pub async fn what_is_so_already_is_not_touched<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     let law = Law::new("what is so already is not touched", host, ground);
     let before = law.look().await?;
     let desired = law.bridge_with_route()?;
+    if law.expect("planning", host.plan(&desired).await)?.is_empty() {
+        return law.broken("the plan for something new is empty");
+    }
+    law.same(&before, &law.look().await?)?;
     let checkpoint = law.begin(&desired).await?;
     law.expect("committing", host.commit(&checkpoint).await)?;
     law.silence().await?;
 
     let settled = law.look().await?;
     let mut events = host.events();
+    law.nothing_to_do(&desired).await?;
     let again = law.begin(&desired).await?;
     law.expect("committing again", host.commit(&again).await)?;
     if let Ok(changes) = timeout(ground.silence, events.next()).await {
@@ -217,6 +261,49 @@ pub async fn what_is_so_already_is_not_touched<H: Host>(host: &H, ground: &Groun
 
     law.remove_bridge().await?;
     law.same(&before, &law.look().await?)
+}
+
+/// Where two states differ, and what is there in each. A whole state is too long to find anything in.
+fn differences(before: &NetworkState, now: &NetworkState) -> Vec<String> {
+    fn compare(place: &str, before: &Value, now: &Value, found: &mut Vec<String>) {
+        match (before, now) {
+            (before, now) if before == now => {}
+            (Value::Object(before), Value::Object(now)) => {
+                for key in before.keys().chain(now.keys().filter(|key| !before.contains_key(*key))) {
+                    let value = |map: &Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                    compare(&format!("{place}/{key}"), &value(before), &value(now), found);
+                }
+            }
+            (Value::Array(before), Value::Array(now)) => {
+                // What has a name is found by it; of the rest, what only one side has.
+                let same = |a: &Value, b: &Value| match (a.get("name"), b.get("name")) {
+                    (Some(a), Some(b)) => a == b,
+                    _ => a == b,
+                };
+                for entry in before {
+                    let place = format!("{place}[{}]", entry.get("name").unwrap_or(&Value::Null));
+                    let other = now.iter().find(|other| same(entry, other)).unwrap_or(&Value::Null);
+                    compare(&place, entry, other, found);
+                }
+                for entry in now.iter().filter(|entry| !before.iter().any(|other| same(entry, other))) {
+                    let place = format!("{place}[{}]", entry.get("name").unwrap_or(&Value::Null));
+                    compare(&place, &Value::Null, entry, found);
+                }
+                if found.is_empty() {
+                    found.push(format!("{place}: another order"));
+                }
+            }
+            (before, now) => found.push(format!("{place}: {before} before, {now} now")),
+        }
+    }
+    let value = |state: &NetworkState| {
+        let mut value = state.clone().into_value();
+        secrets::hide(&mut value);
+        value
+    };
+    let mut found = Vec::new();
+    compare("", &value(before), &value(now), &mut found);
+    found
 }
 
 /// One law on trial.
@@ -251,7 +338,16 @@ impl<'a, H: Host> Law<'a, H> {
     }
 
     async fn begin(&self, desired: &NetworkState) -> Result<Checkpoint, Broken> {
-        self.expect("beginning", self.host.begin(desired, self.ground.deadline).await)
+        self.begin_for(self.ground.limit, desired).await
+    }
+
+    async fn begin_for(&self, time: Duration, desired: &NetworkState) -> Result<Checkpoint, Broken> {
+        self.expect("beginning", self.host.begin(desired, time).await)
+    }
+
+    async fn nothing_to_do(&self, desired: &NetworkState) -> Result<(), Broken> {
+        let plan = self.expect("planning", self.host.plan(desired).await)?;
+        if plan.is_empty() { Ok(()) } else { self.broken(format!("it is so already, but there is {plan:?}")) }
     }
 
     async fn roll_back(&self, checkpoint: &Checkpoint) -> Result<(), Broken> {
@@ -287,7 +383,7 @@ impl<'a, H: Host> Law<'a, H> {
         if before == now {
             return Ok(());
         }
-        self.broken(format!("the state is not what it was.\nbefore: {before:#?}\nnow: {now:#?}"))
+        self.broken(format!("the state is not what it was: {}", differences(&before, &now).join("; ")))
     }
 
     /// Waits until the state is `wanted`.

@@ -179,7 +179,9 @@ impl Output {
     }
 
     pub fn json(self) -> Result<serde_json::Value> {
-        Ok(serde_json::from_str(&self.success()?)?)
+        let complaints = self.stderr();
+        let text = self.success()?;
+        serde_json::from_str(&text).with_context(|| format!("this is no JSON: {text}{complaints}"))
     }
 }
 

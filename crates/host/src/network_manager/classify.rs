@@ -62,25 +62,42 @@ pub(super) fn bus(error: &zbus::Error) -> HostError {
     }
 }
 
-/// Whether the object that was spoken to, or of, does not exist.
+/// Whether what was spoken of does not exist: the object, or the NetworkManager that had it.
+pub(super) fn is_settled_or_forgotten(error: &zbus::Error) -> bool {
+    // NetworkManager's word for a checkpoint that it does not have.
+    const UNKNOWN_CHECKPOINT: &str = "org.freedesktop.NetworkManager.InvalidArguments";
+    matches!(error, zbus::Error::MethodError(name, ..) if name.as_str() == UNKNOWN_CHECKPOINT)
+        || is_no_such_object(error)
+        || is_owner_gone(error)
+}
+
+/// Whether the object that was spoken to does not exist, or not any more.
 pub(super) fn is_no_such_object(error: &zbus::Error) -> bool {
     match error {
         zbus::Error::MethodError(name, ..) => matches!(
             name.as_str(),
-            // NetworkManager's word for a checkpoint that it does not have.
-            "org.freedesktop.NetworkManager.InvalidArguments"
+            "org.freedesktop.NetworkManager.UnknownDevice"
                 | "org.freedesktop.DBus.Error.UnknownObject"
                 | "org.freedesktop.DBus.Error.UnknownMethod"
-                // Its owner, which is spoken to by the name that is never given again, does not run any more.
-                | "org.freedesktop.DBus.Error.ServiceUnknown"
-                | "org.freedesktop.DBus.Error.NameHasNoOwner"
         ),
-        zbus::Error::FDO(error) => matches!(
-            **error,
-            zbus::fdo::Error::UnknownObject(_)
-                | zbus::fdo::Error::ServiceUnknown(_)
-                | zbus::fdo::Error::NameHasNoOwner(_)
+        // NetworkManager has no object of which it would know the method.
+        zbus::Error::FDO(error) => {
+            matches!(**error, zbus::fdo::Error::UnknownObject(_) | zbus::fdo::Error::UnknownMethod(_))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the NetworkManager that is spoken to, by the name that is never given again, does not run any more.
+fn is_owner_gone(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::MethodError(name, ..) => matches!(
+            name.as_str(),
+            "org.freedesktop.DBus.Error.ServiceUnknown" | "org.freedesktop.DBus.Error.NameHasNoOwner"
         ),
+        zbus::Error::FDO(error) => {
+            matches!(**error, zbus::fdo::Error::ServiceUnknown(_) | zbus::fdo::Error::NameHasNoOwner(_))
+        }
         _ => false,
     }
 }
@@ -156,6 +173,24 @@ fn place_in(text: &str, interfaces: &[String]) -> Place {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_object_that_is_gone_is_told_from_a_service_that_is_gone() {
+        use zbus::fdo::Error;
+        // The first is what NetworkManager says about a device that was there a moment ago.
+        for (error, object, service) in [
+            (Error::UnknownMethod("Object does not exist at path /6".to_owned()), true, false),
+            (Error::UnknownObject(String::new()), true, false),
+            (Error::ServiceUnknown(String::new()), false, true),
+            (Error::NameHasNoOwner(String::new()), false, true),
+            (Error::NoReply(String::new()), false, false),
+        ] {
+            let error = zbus::Error::FDO(Box::new(error));
+            assert_eq!(is_no_such_object(&error), object, "{error}");
+            assert_eq!(is_owner_gone(&error), service, "{error}");
+            assert_eq!(is_settled_or_forgotten(&error), object || service, "{error}");
+        }
+    }
 
     /// Errors of nmstate 2.2.62, and what they mean to us. Seen on a node with NetworkManager 1.42: the service that is
     /// down, the missing interface, the unknown port, the route without IPv4, Open vSwitch. The others are written after

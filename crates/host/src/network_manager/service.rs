@@ -193,7 +193,7 @@ impl Service {
         self.bounded(Operation::Observe, async {
             let path = match self.manager().await?.get_device_by_ip_iface(interface).await {
                 Ok(path) => path,
-                Err(zbus::Error::MethodError(..)) => return Ok(Hold::None),
+                Err(error) if classify::is_no_such_object(&error) => return Ok(Hold::None),
                 Err(error) => return Err(error),
             };
             let device = DeviceProxy::builder(&self.connection)
@@ -202,10 +202,13 @@ impl Service {
                 .cache_properties(CacheProperties::No)
                 .build()
                 .await?;
-            Ok(match device.state().await? {
-                0..=30 => Hold::None,
-                100 => Hold::Active,
-                _ => Hold::Changing,
+            Ok(match device.state().await {
+                Ok(0..=30) => Hold::None,
+                Ok(100) => Hold::Active,
+                Ok(_) => Hold::Changing,
+                // It has gone between the two questions, as a bridge does that is being rolled back.
+                Err(error) if classify::is_no_such_object(&error) => Hold::None,
+                Err(error) => return Err(error),
             })
         })
         .await
@@ -250,7 +253,7 @@ impl Service {
         let call = async {
             match call.await {
                 Ok(()) => Ok(true),
-                Err(error) if classify::is_no_such_object(&error) => Ok(false),
+                Err(error) if classify::is_settled_or_forgotten(&error) => Ok(false),
                 Err(error) => Err(error),
             }
         };
@@ -300,6 +303,45 @@ mod tests {
         {
             assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
         }
+    }
+
+    /// A NetworkManager that knows one interface, whose device has just gone.
+    struct Forgetful {
+        knows: &'static str,
+    }
+
+    #[zbus::interface(name = "org.freedesktop.NetworkManager")]
+    impl Forgetful {
+        fn get_device_by_ip_iface(&self, name: &str) -> zbus::fdo::Result<OwnedObjectPath> {
+            if name == self.knows {
+                let path = "/org/freedesktop/NetworkManager/Devices/6";
+                return OwnedObjectPath::try_from(path).map_err(|error| zbus::Error::from(error).into());
+            }
+            Err(zbus::fdo::Error::AccessDenied(format!("only {} is known", self.knows)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_device_that_goes_while_it_is_asked_about_is_not_held() {
+        let (ours, theirs) = tokio::net::UnixStream::pair().expect("a pair of sockets");
+        let guid = zbus::Guid::generate();
+        let manager = zbus::connection::Builder::unix_stream(theirs)
+            .server(guid)
+            .expect("a server")
+            .p2p()
+            .serve_at("/org/freedesktop/NetworkManager", Forgetful { knows: "br0" })
+            .expect("an object");
+        let client = zbus::connection::Builder::unix_stream(ours).p2p();
+        let (_manager, connection) = tokio::try_join!(manager.build(), client.build()).expect("they meet");
+        let service = Service {
+            connection,
+            owner: OwnedUniqueName::try_from(":1.7").expect("a name"),
+            identity: String::new(),
+            limit: Duration::from_secs(10),
+        };
+        assert_eq!(service.hold_on("br0").await, Ok(Hold::None));
+        let refused = service.hold_on("br1").await;
+        assert!(refused.is_err(), "not every error means that there is no such device: {refused:?}");
     }
 
     #[test]

@@ -34,6 +34,9 @@ enum Flaw {
     CommitDoesNothing,
     BeginIsSilentAboutRefusals,
     ListsNothing,
+    ForgetsTheTime,
+    PlansNothing,
+    PlanningTouches,
 }
 
 impl Host for Flawed {
@@ -46,10 +49,21 @@ impl Host for Flawed {
     }
 
     async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
-        self.inner.plan(desired).await
+        match self.flaw {
+            Flaw::PlansNothing => self.inner.plan(desired).await.map(|_| Plan::default()),
+            Flaw::PlanningTouches => {
+                let plan = self.inner.plan(desired).await?;
+                if let Ok(checkpoint) = self.inner.begin(desired, Duration::from_secs(1)).await {
+                    self.inner.commit(&checkpoint).await?;
+                }
+                Ok(plan)
+            }
+            _ => self.inner.plan(desired).await,
+        }
     }
 
     async fn begin(&self, desired: &NetworkState, deadline: Duration) -> Result<Checkpoint, HostError> {
+        let deadline = if self.flaw == Flaw::ForgetsTheTime { deadline * 10 } else { deadline };
         match self.inner.begin(desired, deadline).await {
             Err(HostError::Invalid { .. }) if self.flaw == Flaw::BeginIsSilentAboutRefusals => {
                 Ok(Checkpoint::new("none"))
@@ -87,6 +101,9 @@ async fn a_flawed_machine_breaks_the_law_that_its_flaw_is_about() {
         // Committing what was rolled back has to be refused: the first law that looks at commit finds it.
         (Flaw::CommitDoesNothing, "rolling back restores"),
         (Flaw::ListsNothing, "a change outlives its maker"),
+        (Flaw::ForgetsTheTime, "time restores"),
+        (Flaw::PlansNothing, "what is so already is not touched"),
+        (Flaw::PlanningTouches, "what is so already is not touched"),
     ] {
         let host = Flawed { inner: machine().host(), flaw };
         let broken = laws::all(&host, &Ground::on("eth1")).await.expect_err("the flaw was not noticed");
