@@ -1,7 +1,7 @@
 //! Reports the network of the node: as soon as something changes, and never otherwise.
 //!
 //! ```text
-//! events ──► a short pause ──► its turn ──► in no in-between state ──► read ──► filter ──► differs? ──► publish
+//! events ──► a short pause ──► its turn ──► in no in-between state ──► read ──► filter, fit ──► differs? ──► publish
 //!             (one change is     (CPU time     (steady)
 //!              many messages)     is rationed)
 //! a change was settled, or a report is asked for ──────────┘
@@ -12,7 +12,11 @@
 use std::{sync::Arc, time::Duration};
 
 use knmstate_api::State;
-use knmstate_core::{pace::Pace, shown::shown};
+use knmstate_core::{
+    budget::{BUDGET, fit},
+    pace::Pace,
+    shown::shown,
+};
 use knmstate_host::{Events, Host, HostError, NetworkState, Operation, Topic};
 use tokio::{
     sync::watch,
@@ -211,9 +215,10 @@ impl<H: Host, S: Store> Reporter<H, S> {
 
     async fn reported(&self, state: &NetworkState) -> ReportedNetwork {
         let versions = self.host.versions().await;
+        let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
-            state: State(shown(state.sections())),
-            omitted: Vec::new(),
+            state: State(state),
+            omitted,
             nmstate_version: versions.nmstate,
             network_manager_version: versions.network_manager.unwrap_or_default(),
         }

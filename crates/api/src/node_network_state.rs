@@ -51,6 +51,10 @@ pub struct NodeNetworkStateStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_state: Option<State>,
 
+    /// What was left out of currentState because the whole would be too large to store. Absent when nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<String>,
+
     /// When currentState last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_update_time: Option<Time>,

@@ -154,3 +154,5 @@ fn pick(object: &Value, keys: &[&str]) -> Value {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::observed;
