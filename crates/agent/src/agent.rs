@@ -6,26 +6,14 @@ use knmstate_host::Host;
 use tokio::sync::watch;
 
 use crate::{
-    engine::{Engine, Outcome, Settings},
-    ledger::Ledger,
-    probes::Prober,
-    report::Reporter,
+    engine::{Engine, Outcome, Parts},
+    report::{Observed, Reporter},
     steady::Steady,
     store::Store,
 };
 
 /// How long results may take to be delivered when the process ends.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// What an agent is made of.
-#[derive(Debug)]
-pub struct Parts<H, S> {
-    pub host: H,
-    pub store: S,
-    pub prober: Prober<H>,
-    pub ledger: Ledger,
-    pub settings: Settings,
-}
 
 /// The agent of one node: an engine that carries out orders, and a report of the network, which keep out of each
 /// other's way.
@@ -39,13 +27,17 @@ pub struct Agent<H, S> {
 
 impl<H: Host, S: Store> Agent<H, S> {
     pub async fn new(parts: Parts<H, S>) -> Self {
-        let Parts { host, store, prober, ledger, settings } = parts;
+        let (host, store) = (parts.host.clone(), parts.store.clone());
         let steady = Steady::default();
         let stop = watch::Sender::new(false);
-        let reporter = Reporter::new(host.clone(), store.clone(), steady.clone());
-        let engine =
-            Engine::new(host, store.clone(), prober, steady, ledger, settings, stop.subscribe()).await;
+        let reporter = Reporter::new(host, store.clone(), steady.clone());
+        let engine = Engine::new(parts, steady, stop.subscribe()).await;
         Self { engine, reporter, store, stop }
+    }
+
+    /// Each fresh reading of the network, for others who want to know.
+    pub fn observed(&self) -> Observed {
+        self.reporter.observed()
     }
 
     /// Works until `stop`. A change that is under way then is rolled back first.

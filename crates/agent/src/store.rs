@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, State};
+use jiff::Timestamp;
+use knmstate_api::{
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, NodeNetworkStateStatus,
+    State, condition::whole_second,
+};
 use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
 
@@ -28,6 +32,22 @@ pub struct ReportedNetwork {
     pub nmstate_version: String,
     /// Empty while NetworkManager does not run.
     pub network_manager_version: String,
+}
+
+impl ReportedNetwork {
+    /// The status of the node state that shows this network. Its time moves only with the network.
+    pub fn status(&self, shown: &NodeNetworkStateStatus, now: Timestamp) -> NodeNetworkStateStatus {
+        let unchanged = shown.current_state.as_ref() == Some(&self.state);
+        let since = shown.last_successful_update_time.clone().filter(|_| unchanged);
+        NodeNetworkStateStatus {
+            current_state: Some(self.state.clone()),
+            last_successful_update_time: Some(since.unwrap_or_else(|| whole_second(now))),
+            handler_nmstate_version: self.nmstate_version.clone(),
+            host_network_manager_version: self.network_manager_version.clone(),
+            omitted: self.omitted.clone(),
+            ..NodeNetworkStateStatus::default()
+        }
+    }
 }
 
 /// The world outside of this node: a cluster, or a directory.

@@ -21,6 +21,7 @@ pub enum Format {
 /// How much is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Verbosity {
+    Warn,
     #[default]
     Info,
     Debug,
@@ -42,6 +43,7 @@ pub fn start(format: Format, verbosity: Verbosity) -> Result<(), TryInitError> {
 
 fn filter(verbosity: Verbosity) -> Targets {
     let targets = match verbosity {
+        Verbosity::Warn => Targets::new().with_default(Level::WARN),
         Verbosity::Info => Targets::new().with_default(Level::INFO),
         // The wire is of no help to anybody; and what nmstate tells there may hold secrets of the network.
         Verbosity::Debug => Targets::new().with_default(Level::DEBUG).with_targets(

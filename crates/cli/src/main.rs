@@ -2,6 +2,9 @@
 
 mod commands;
 mod logging;
+mod node_lock;
+mod outcome_table;
+mod shutdown;
 
 use std::{
     io::{self, Write},
@@ -22,6 +25,7 @@ struct Cli {
 enum Command {
     Crds(commands::crds::Args),
     Handler(Box<commands::handler::Args>),
+    Standalone(Box<commands::standalone::Args>),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 not understood.
@@ -31,7 +35,7 @@ fn main() -> ExitCode {
         Err(message) => return explain(&message),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to be done when even the error cannot be written.
@@ -41,11 +45,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock()),
-        Command::Handler(args) => commands::handler::run(*args),
+        Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock())?,
+        Command::Handler(args) => commands::handler::run(*args)?,
+        Command::Standalone(args) => return commands::standalone::run(*args, &mut io::stdout().lock()),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Help, version, or what was wrong with the arguments.

@@ -11,9 +11,8 @@
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
 //! | What must work after a change for it to stay, and can it still? | [`probes`] |
 //! | What does an enactment say of itself? | [`enactment`] |
-//! | What is left out of a report that would be too large? | [`budget`] |
-//! | How often may the network be read when it never stops changing? | [`pace`] |
 //! | What of a network is shown to the world? | [`shown`] |
+//! | What is left out of a report that would be too large? | [`budget`] |
 //! | How often may the network be read when it never stops changing? | [`pace`] |
 //!
 //! [`document`] reads the parts of a network document that decisions are made by.

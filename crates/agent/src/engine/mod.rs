@@ -33,6 +33,7 @@ use self::{
     transaction::{End, Failure, Transaction, stopped, wait_for},
 };
 use crate::{
+    health::Health,
     ledger::Ledger,
     probes::Prober,
     steady::{Held, Steady},
@@ -68,6 +69,20 @@ impl Settings {
 /// How long to wait before a change that could not be rolled back is looked at again, unless something happens.
 const CLEAN_UP_PAUSE: Duration = Duration::from_secs(5);
 
+/// What the steps around a change may take altogether, before the engine counts as hung.
+const MARGIN: Duration = Duration::from_mins(5);
+
+/// What an engine is made of.
+#[derive(Debug)]
+pub struct Parts<H, S> {
+    pub host: H,
+    pub store: S,
+    pub prober: Prober<H>,
+    pub ledger: Ledger,
+    pub settings: Settings,
+    pub health: Health,
+}
+
 /// The engine of one node.
 #[derive(Debug)]
 pub struct Engine<H, S> {
@@ -82,6 +97,7 @@ pub struct Engine<H, S> {
     settings: Settings,
     start: Instant,
     stop: watch::Receiver<bool>,
+    health: Health,
 }
 
 /// What has become of one order, for whoever has to tell a person.
@@ -103,20 +119,13 @@ pub enum Achieved {
 impl<H: Host, S: Store> Engine<H, S> {
     /// An engine that has not begun yet. Nobody can report the network from now on until it is known to be in no
     /// in-between state.
-    pub async fn new(
-        host: H,
-        store: S,
-        prober: Prober<H>,
-        steady: Steady,
-        ledger: Ledger,
-        settings: Settings,
-        stop: watch::Receiver<bool>,
-    ) -> Self {
+    pub async fn new(parts: Parts<H, S>, steady: Steady, stop: watch::Receiver<bool>) -> Self {
+        let Parts { host, store, prober, ledger, settings, health } = parts;
         let held = Some(steady.hold().await);
         let enactments = Enactments::new(settings.node.clone(), store.clone(), ledger);
         let progress = Progress::new(settings.retries);
         let start = Instant::now();
-        Self { host, store, prober, steady, held, enactments, progress, settings, start, stop }
+        Self { host, store, prober, steady, held, enactments, progress, settings, start, stop, health }
     }
 
     /// Carries out orders until it is told to stop.
@@ -255,6 +264,9 @@ impl<H: Host, S: Store> Engine<H, S> {
         if due.is_empty() {
             return Ok(true);
         }
+        // Idle it need not show itself; at work it has to come to an end.
+        let longest = self.settings.transaction * 2 + self.settings.probes + MARGIN;
+        let _alive = self.health.expect("engine", longest * u32::try_from(due.len()).unwrap_or(1));
         if self.held.is_none() {
             self.held = Some(self.steady.hold().await);
         }

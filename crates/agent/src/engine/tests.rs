@@ -42,9 +42,9 @@ impl Trial {
         let host = self.machine.host();
         let prober = Prober::new(host.clone(), None, "example.test");
         let ledger = Ledger::open(self.ledger()).unwrap();
-        let settings = Settings::new("n1");
-        let stop = self.stop.subscribe();
-        Engine::new(host, self.shelf.clone(), prober, self.steady.clone(), ledger, settings, stop).await
+        let (store, settings, health) = (self.shelf.clone(), Settings::new("n1"), Health::default());
+        let parts = Parts { host, store, prober, ledger, settings, health };
+        Engine::new(parts, self.steady.clone(), self.stop.subscribe()).await
     }
 
     fn ledger(&self) -> std::path::PathBuf {

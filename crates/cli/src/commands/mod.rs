@@ -2,3 +2,36 @@
 
 pub mod crds;
 pub mod handler;
+pub mod standalone;
+
+use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+
+/// Runs a long-running role to its end.
+fn on_runtime<T>(role: impl Future<Output = Result<T>>) -> Result<T> {
+    // The machine has threads of its own; everything else waits, and one thread can wait for all of it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(role);
+    // What still blocks a thread is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+/// A folder for what may hold secrets of the network.
+fn make_private_folder(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot make the folder {} (--state-dir)", path.display()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the binary, where time comes in")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}

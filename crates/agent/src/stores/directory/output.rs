@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use knmstate_api::{
     NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, NodeNetworkState,
-    NodeNetworkStateSpec, NodeNetworkStateStatus, condition::whole_second, names,
+    NodeNetworkStateSpec, names,
 };
 
 use crate::{
@@ -50,20 +50,11 @@ impl Output {
         let path = folder.join(format!("nns-{}.yaml", self.node));
         let before = fs::read_to_string(&path).ok();
         let before: Option<NodeNetworkState> = before.and_then(|text| serde_saphyr::from_str(&text).ok());
-        let before = before.map(|state| state.status);
-        let same = before.filter(|status| status.current_state.as_ref() == Some(&network.state));
+        let shown = before.map(|state| state.status).unwrap_or_default();
         let metadata = ObjectMeta { name: Some(self.node.clone()), ..ObjectMeta::default() };
         let spec =
             NodeNetworkStateSpec { node_name: Some(self.node.clone()), ..NodeNetworkStateSpec::default() };
-        let status = NodeNetworkStateStatus {
-            current_state: Some(network.state.clone()),
-            last_successful_update_time: same
-                .and_then(|status| status.last_successful_update_time)
-                .or_else(|| Some(whole_second(now))),
-            handler_nmstate_version: network.nmstate_version.clone(),
-            host_network_manager_version: network.network_manager_version.clone(),
-            ..NodeNetworkStateStatus::default()
-        };
+        let status = network.status(&shown, now);
         let state = NodeNetworkState { metadata, spec, status };
         replace(&path, &yaml::document(&state)?)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use knmstate_api::{
     NodeNetworkState, NodeNetworkStateSpec, NodeNetworkStateStatus, names::FORCE_REFRESH_LABEL,
@@ -173,7 +173,7 @@ impl NodeState {
             There::Nothing => Some(Write::Object),
             There::Object(shown) if !shown.is_furnished => Some(Write::Object),
             There::Object(shown) => {
-                let status = status(wanted, &shown.status, self.now);
+                let status = wanted.status(&shown.status, (self.now)());
                 (status != shown.status).then(|| Write::Status(Box::new(status)))
             }
         }
@@ -183,27 +183,6 @@ impl NodeState {
         object.spec.node_name.as_ref() == Some(&self.node)
             && self.labels.iter().all(|(key, value)| object.labels().get(key) == Some(value))
             && object.owner_references().iter().any(|owner| owner.kind == "Node" && owner.name == self.node)
-    }
-}
-
-/// What the status says of a network. The time moves only with the network, to the second, as it is stored.
-fn status(
-    network: &ReportedNetwork,
-    shown: &NodeNetworkStateStatus,
-    now: fn() -> Timestamp,
-) -> NodeNetworkStateStatus {
-    let unchanged = shown.current_state.as_ref() == Some(&network.state);
-    let since = shown.last_successful_update_time.clone().filter(|_| unchanged).unwrap_or_else(|| {
-        let now = now();
-        Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-    });
-    // INTEGRATION: `omitted: network.omitted.clone()` goes here, and nowhere else, once the API has the field.
-    NodeNetworkStateStatus {
-        current_state: Some(network.state.clone()),
-        last_successful_update_time: Some(since),
-        handler_nmstate_version: network.nmstate_version.clone(),
-        host_network_manager_version: network.network_manager_version.clone(),
-        ..NodeNetworkStateStatus::default()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Result, bail};
+use knmstate_agent::probes::DNS_HOST;
 use knmstate_api::names::relationship;
+use knmstate_core::progress::Retries;
 
 use crate::logging;
 
@@ -109,14 +111,6 @@ pub struct Settings {
     pub readiness_file: PathBuf,
 }
 
-/// How often, and how soon, a failed order is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retries {
-    pub most: u32,
-    pub first_pause: Duration,
-    pub longest_pause: Duration,
-}
-
 impl Args {
     pub fn logging(&self) -> (logging::Format, logging::Verbosity) {
         (self.log_format, self.verbosity)
@@ -141,7 +135,7 @@ impl Args {
         Ok(Settings {
             node,
             lock_file: lock_file.into(),
-            probe_dns_host: given(self.probe_dns_host).unwrap_or_else(|| "root-servers.net".to_owned()),
+            probe_dns_host: given(self.probe_dns_host).unwrap_or_else(|| DNS_HOST.to_owned()),
             retries: Retries {
                 most: number("NNCP_MAX_RETRIES", self.max_retries, 5),
                 first_pause: seconds("NNCP_INITIAL_BACKOFF_SECONDS", self.initial_backoff, 1),

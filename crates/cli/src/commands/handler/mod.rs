@@ -1,17 +1,20 @@
 //! `knmstate handler`: the agent of one node of a cluster.
 
 mod args;
-mod lock;
 
-use std::{fs, io, net::SocketAddr, os::unix::fs::DirBuilderExt as _, path::Path, time::Duration};
+use std::{fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
 use knmstate_agent::{
+    agent::Agent,
+    engine::{self, Parts},
     health::{self, Health},
-    store::Store,
+    ledger::Ledger,
+    probes::{KubeDoor, Prober},
+    store::Store as _,
     stores::kubernetes::{self, KubernetesStore},
 };
+use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -21,7 +24,8 @@ use tokio::{
 
 pub use self::args::Args;
 use self::args::Settings;
-use crate::logging;
+use super::{make_private_folder, now, on_runtime};
+use crate::{logging, node_lock};
 
 /// How long the work may take to end when it is asked to, and what is left to be told after that: less than kubelet's
 /// usual patience.
@@ -34,15 +38,7 @@ pub fn run(args: Args) -> Result<()> {
     let (format, verbosity) = args.logging();
     logging::start(format, verbosity).context("cannot set up logging")?;
     let settings = args.settings()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let result = runtime.block_on(handle(settings));
-    // What still blocks a thread is not waited for.
-    runtime.shutdown_background();
-    result
+    on_runtime(handle(settings))
 }
 
 async fn handle(settings: Settings) -> Result<()> {
@@ -53,19 +49,20 @@ async fn handle(settings: Settings) -> Result<()> {
     let serving = tokio::spawn(serve_health(settings.health_address, health.clone()));
     let mut ended = stop.clone();
     let _lock = tokio::select! {
-        lock = lock::acquire(settings.lock_file.clone()) => lock,
+        lock = node_lock::acquire(settings.lock_file.clone()) => lock,
         _ = ended.wait_for(|stop| *stop) => return Ok(()),
     };
     make_private_folder(&settings.state_dir)?;
+    let config = config(settings.kubeconfig.as_deref()).await?;
     let store = KubernetesStore::start(kubernetes::Options {
-        config: config(settings.kubeconfig.as_deref()).await?,
+        config: config.clone(),
         node: settings.node.clone(),
         relationship_labels: settings.labels.clone(),
         now,
     })
     .context("cannot make a client of the API server")?;
 
-    let work = work(&settings, &store, &health, stop.clone());
+    let work = work(&settings, config, store.clone(), &health, stop.clone());
     let result = until_stopped(stop, work).await;
     health.set_ready(false);
     set_aside(&settings.readiness_file)?;
@@ -77,22 +74,42 @@ async fn handle(settings: Settings) -> Result<()> {
 }
 
 /// The work of the handler, until it is asked to stop and has come to a point where it can.
-///
-/// INTEGRATION: this is the one place where the report, the engine and the probes are started, on `store` and on a
-/// host with its journal in `settings.state_dir.join("journal")`. Each loop shows that it is alive by
-/// `health.expect(name, limit)`. Ready is said after the network was read for the first time.
 async fn work(
     settings: &Settings,
-    _store: &impl Store,
+    config: kube::Config,
+    store: KubernetesStore,
     health: &Health,
     mut stop: watch::Receiver<bool>,
 ) -> Result<()> {
-    health.set_ready(true);
-    fs::write(&settings.readiness_file, "").context("cannot write the readiness file")?;
-    tracing::info!(node = settings.node, "ready");
-    // Whoever sends this is gone only with the process.
-    let _ = stop.wait_for(|stop| *stop).await;
-    Ok(())
+    let state = &settings.state_dir;
+    let ledger = Ledger::open(state.join("orders"))
+        .with_context(|| format!("cannot read the orders in {}", state.display()))?;
+    let host = NetworkManagerHost::start(HostOptions::new(state.join("journal")))
+        .await
+        .context("cannot watch the network of this machine")?;
+    let door = Arc::new(KubeDoor::new(config, settings.node.clone()));
+    let prober = Prober::new(host.clone(), Some(door), settings.probe_dns_host.clone());
+    let engine =
+        engine::Settings { retries: settings.retries, ..engine::Settings::new(settings.node.clone()) };
+    let agent =
+        Agent::new(Parts { host, store, prober, ledger, settings: engine, health: health.clone() }).await;
+
+    let mut observed = agent.observed();
+    let say_when_ready = async {
+        // Whoever sends this is gone only with the agent.
+        let _ = observed.wait_for(Option::is_some).await;
+        health.set_ready(true);
+        fs::write(&settings.readiness_file, "").context("cannot write the readiness file")?;
+        tracing::info!(node = settings.node, "ready");
+        std::future::pending::<Result<()>>().await
+    };
+    let stopped = async {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    tokio::select! {
+        end = agent.run(stopped) => end.context("the node's disk cannot be used"),
+        end = say_when_ready => end,
+    }
 }
 
 /// Runs the work to its end; once it is asked to stop, no longer than it may take.
@@ -167,18 +184,4 @@ fn set_aside(readiness_file: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// What is kept there may hold secrets of the network.
-fn make_private_folder(path: &Path) -> Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("cannot make the folder {} (--state-dir)", path.display()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this is the binary, where time comes in")]
-fn now() -> Timestamp {
-    Timestamp::now()
 }

@@ -1,4 +1,4 @@
-//! One handler per node, however many are installed.
+//! One agent per node, however many are installed.
 
 use std::{
     fs::File,
@@ -40,6 +40,15 @@ pub async fn acquire(path: PathBuf) -> NodeLock {
             }
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The lock, unless another process holds it.
+pub fn try_acquire(path: &Path) -> io::Result<Option<NodeLock>> {
+    match attempt(path) {
+        Ok(lock) => Ok(Some(NodeLock(lock))),
+        Err(error) if error.raw_os_error() == Some(Errno::EWOULDBLOCK as i32) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

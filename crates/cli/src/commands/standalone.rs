@@ -1,0 +1,157 @@
+//! `knmstate standalone`: the engine over a folder of policies, without Kubernetes.
+
+use std::{collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, bail};
+use knmstate_agent::{
+    agent::Agent,
+    engine::{Parts, Settings},
+    health::Health,
+    ledger::Ledger,
+    probes::{DNS_HOST, Prober},
+    stores::directory::{DirectoryStore, Options},
+};
+use knmstate_core::progress::Retries;
+use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
+
+use super::{make_private_folder, on_runtime};
+use crate::{
+    logging::{self, Format, Verbosity},
+    node_lock,
+    outcome_table::{Row, table},
+    shutdown,
+};
+
+/// Configure this machine by a folder of policies, without a cluster.
+///
+/// Every NodeNetworkConfigurationPolicy of the folder is applied as one guarded change: it is rolled back when the
+/// machine would lose its default gateway, its name servers or what the policy's own probes ask for.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of policies: files that end in .yaml, .yml or .json, taken by name.
+    #[arg(long, value_name = "DIR")]
+    policies: PathBuf,
+
+    /// Apply the policies and end: 0 when all are applied, 1 when one failed, 2 when one cannot be understood (then
+    /// nothing is applied). Without this, the folder and the machine are watched until the end of the process.
+    #[arg(long)]
+    once: bool,
+
+    /// Write the machine's NodeNetworkState and a NodeNetworkConfigurationEnactment per policy into this folder.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Where the machine remembers its orders, and how to undo a change that is under way.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/knmstate")]
+    state_dir: PathBuf,
+
+    /// The name of this machine in what is written; its host name if not given.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+
+    /// A label by which policies select this machine, besides kubernetes.io/hostname. May be given several times.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+
+    /// The name that name servers are asked for in order to see whether they answer.
+    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = DNS_HOST)]
+    dns_probe_host: String,
+
+    /// How often a change that fails is tried, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_attempts: u32,
+
+    /// How long a change may stay unconfirmed before the machine itself takes it back, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    change_deadline: u64,
+
+    /// How much is logged.
+    #[arg(long = "v", value_enum, value_name = "LEVEL", default_value_t = Verbosity::Warn)]
+    verbosity: Verbosity,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    if key.is_empty() { Err("the key is missing".to_owned()) } else { Ok((key.to_owned(), value.to_owned())) }
+}
+
+pub fn run(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    logging::start(Format::Text, args.verbosity).context("cannot set up logging")?;
+    on_runtime(go(args, out))
+}
+
+async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let node = match &args.node_name {
+        Some(name) => name.clone(),
+        None => nix::unistd::gethostname()
+            .context("cannot read the host name; give --node-name")?
+            .to_string_lossy()
+            .into_owned(),
+    };
+    let mut labels: BTreeMap<_, _> = [("kubernetes.io/hostname".to_owned(), node.clone())].into();
+    labels.extend(args.labels);
+
+    let state = &args.state_dir;
+    let ledger = Ledger::open(state.join("orders"))
+        .with_context(|| format!("cannot read the orders in {}", state.display()))?;
+    let options =
+        Options { policies: args.policies.clone(), output: args.output, node: node.clone(), labels };
+    let store = DirectoryStore::open(options, &ledger)
+        .with_context(|| format!("cannot read the folder of policies, {}", args.policies.display()))?;
+    let found = store.found();
+    if args.once && !found.mistakes.is_empty() {
+        for mistake in &found.mistakes {
+            writeln!(std::io::stderr(), "knmstate: {mistake}")?;
+        }
+        writeln!(std::io::stderr(), "knmstate: nothing was changed")?;
+        return Ok(ExitCode::from(2));
+    }
+    make_private_folder(state)?;
+    let lock = state.join("lock");
+    let Some(_lock) =
+        node_lock::try_acquire(&lock).with_context(|| format!("cannot use {}", lock.display()))?
+    else {
+        bail!("another knmstate uses {}; stop it first, or give --state-dir", state.display());
+    };
+
+    let host = NetworkManagerHost::start(HostOptions::new(state.join("journal")))
+        .await
+        .context("cannot watch the network of this machine")?;
+    let settings = Settings {
+        retries: Retries { most: args.max_attempts, ..Retries::default() },
+        transaction: Duration::from_secs(args.change_deadline),
+        ..Settings::new(node)
+    };
+    let prober = Prober::new(host.clone(), None, args.dns_probe_host);
+    let agent =
+        Agent::new(Parts { host, store: store.clone(), prober, ledger, settings, health: Health::default() })
+            .await;
+
+    if !args.once {
+        let follow = async { store.follow().await.context("cannot watch the folder of policies") };
+        tokio::select! {
+            end = follow => end?,
+            end = agent.run(shutdown::requested()) => end?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let outcomes = agent.run_once(shutdown::requested()).await?;
+    let not_selected = store.not_selected();
+    let rows: Vec<Row<'_>> = outcomes
+        .iter()
+        .map(|outcome| {
+            let file = found.policies.get(&outcome.policy).map(|(file, _)| &**file);
+            Row::of(outcome, file)
+        })
+        .chain(not_selected.iter().map(|policy| Row::not_selected(policy)))
+        .collect();
+    if rows.is_empty() {
+        writeln!(out, "there is no policy in {}", args.policies.display())?;
+    } else {
+        out.write_all(table(&rows).as_bytes())?;
+    }
+    out.flush()?;
+    let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
