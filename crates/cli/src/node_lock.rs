@@ -16,6 +16,9 @@ use nix::{
 /// How long to wait before another attempt.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// The same for those who do not wait long.
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
+
 /// The right to be the handler of this node; given up when dropped, and by the kernel when the process ends.
 #[derive(Debug)]
 #[must_use]
@@ -43,12 +46,17 @@ pub async fn acquire(path: PathBuf) -> NodeLock {
     }
 }
 
-/// The lock, unless another process holds it.
-pub fn try_acquire(path: &Path) -> io::Result<Option<NodeLock>> {
-    match attempt(path) {
-        Ok(lock) => Ok(Some(NodeLock(lock))),
-        Err(error) if error.raw_os_error() == Some(Errno::EWOULDBLOCK as i32) => Ok(None),
-        Err(error) => Err(error),
+/// The lock, unless another process holds it for longer than one that was killed needs to end.
+pub async fn try_acquire(path: &Path) -> io::Result<Option<NodeLock>> {
+    let mut left = 20_u32;
+    loop {
+        match attempt(path) {
+            Ok(lock) => return Ok(Some(NodeLock(lock))),
+            Err(error) if error.raw_os_error() != Some(Errno::EWOULDBLOCK as i32) => return Err(error),
+            Err(_) if left == 0 => return Ok(None),
+            Err(_) => left -= 1,
+        }
+        tokio::time::sleep(SHORT_PAUSE).await;
     }
 }
 

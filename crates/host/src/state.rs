@@ -130,6 +130,17 @@ impl NetworkState {
         self
     }
 
+    /// This document without the interfaces that `unwanted` picks.
+    pub(crate) fn without_interfaces(mut self, unwanted: impl Fn(&Map<String, Value>) -> bool) -> Self {
+        if let Some(Value::Array(interfaces)) = self.0.get_mut("interfaces") {
+            interfaces.retain(|interface| !interface.as_object().is_some_and(&unwanted));
+            if interfaces.is_empty() {
+                self.0.shift_remove("interfaces");
+            }
+        }
+        self
+    }
+
     /// This document, fit to be shown.
     #[must_use]
     pub fn without_secrets(mut self) -> Self {

@@ -134,6 +134,13 @@ impl NmNode {
         self.network_manager("stop").await
     }
 
+    /// Sends a signal, such as STOP and CONT, to NetworkManager.
+    pub async fn signal_network_manager(&self, signal: &str) -> Result<()> {
+        let script = format!("kill -{signal} $(cat /run/network-manager.pid)");
+        self.exec(["sh", "-c", &script]).await?.success()?;
+        Ok(())
+    }
+
     /// Ends NetworkManager with SIGKILL.
     pub async fn kill_network_manager(&self) -> Result<()> {
         self.network_manager("kill").await

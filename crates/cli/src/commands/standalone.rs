@@ -109,7 +109,7 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     make_private_folder(state)?;
     let lock = state.join("lock");
     let Some(_lock) =
-        node_lock::try_acquire(&lock).with_context(|| format!("cannot use {}", lock.display()))?
+        node_lock::try_acquire(&lock).await.with_context(|| format!("cannot use {}", lock.display()))?
     else {
         bail!("another knmstate uses {}; stop it first, or give --state-dir", state.display());
     };

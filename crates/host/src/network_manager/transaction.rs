@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use nmstate::{NetworkState as Document, NmstateError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::as_before::{is_at_rest, looks_as_before};
@@ -67,7 +67,7 @@ impl Transactions {
     ) -> Result<Checkpoint, HostError> {
         self.refuse_if_busy().await?;
         let service = Service::find(self.limits.answer).await?;
-        let Some(plan) = self.prepare(desired).await? else {
+        let Some(plan) = self.prepare(&service, desired).await? else {
             return Ok(self.unchanged.begin(deadline));
         };
         let profiles = service.profiles().await?;
@@ -101,13 +101,17 @@ impl Transactions {
 
     /// Works out what would be done, and says it.
     pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
-        Service::find(self.limits.answer).await?;
-        let prepared = self.prepare(desired).await?;
+        let service = Service::find(self.limits.answer).await?;
+        let prepared = self.prepare(&service, desired).await?;
         Ok(prepared.map_or_else(Plan::default, |prepared| Plan { difference: prepared.difference }))
     }
 
     /// Works out what would be done; `None` when everything is as desired.
-    async fn prepare(&self, desired: &NetworkState) -> Result<Option<Prepared>, HostError> {
+    async fn prepare(
+        &self,
+        service: &Service,
+        desired: &NetworkState,
+    ) -> Result<Option<Prepared>, HostError> {
         let mut scrubber = Scrubber::default();
         let value = desired.clone().into_value();
         scrubber.learn(&value);
@@ -134,6 +138,7 @@ impl Transactions {
         document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
         let difference =
             engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
+        let difference = without_what_is_gone(difference, &before, service).await?;
         if difference.sections().is_empty() {
             return Ok(None);
         }
@@ -387,6 +392,26 @@ impl Transactions {
             }),
         }
     }
+}
+
+/// The difference without the interfaces that are to be gone and are: nmstate lists them all the same. As long as
+/// NetworkManager has a profile for one, which it may bring up some day, it is not gone.
+async fn without_what_is_gone(
+    difference: NetworkState,
+    before: &NetworkState,
+    service: &Service,
+) -> Result<NetworkState, HostError> {
+    let is_nowhere = |interface: &Map<String, Value>| {
+        interface.get("state").and_then(Value::as_str) == Some("absent")
+            && before.interface(interface_name(interface)).is_none()
+    };
+    if !difference.interfaces().any(is_nowhere) {
+        return Ok(difference);
+    }
+    let profiles = service.profiles().await?;
+    let has_profile = |name: &str| profiles.iter().any(|profile| profile.interface.as_deref() == Some(name));
+    Ok(difference
+        .without_interfaces(|interface| is_nowhere(interface) && !has_profile(interface_name(interface))))
 }
 
 /// Which of the open checkpoints belongs to the note, given that its NetworkManager still runs.

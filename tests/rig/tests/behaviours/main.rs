@@ -8,4 +8,5 @@ mod kubernetes_store;
 mod lab;
 mod network_manager_host;
 mod nm_node;
+mod standalone;
 mod uml_node;

@@ -14,14 +14,22 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_mins(3);
-const SOON: Duration = Duration::from_secs(20);
+const LAWS_LIMIT: Duration = Duration::from_mins(30);
+/// How slow a node is depends on what else the machine has to do. With this, the program keeps to no limit that a node
+/// on a busy machine could need.
+const SLOW: &str = "--slowness=10";
+/// Within seconds on an idle machine. Who waits this long is on one that is many times slower, or in vain.
+const SOON: Duration = Duration::from_mins(1);
+/// What is done at once, and far less than the minutes that nmstate tries for or the eternity of a hang.
+const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn the_laws_hold_on_network_manager() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
-    assert_eq!(trial.host(&["laws", "eth1"]).await?, "the laws hold");
-    trial.is_again(&before, SOON).await?;
+    let before = trial.node.snapshot().await?;
+    let laws = trial.node.exec_with(trial.call(&[SLOW, "laws", "eth1"]), LAWS_LIMIT).await?;
+    assert_eq!(laws.json()?, "the laws hold");
+    trial.node.is_again(&before, SOON).await?;
     trial.journal_is_empty()
 }
 
@@ -31,12 +39,10 @@ async fn the_laws_hold_on_another_kernel_and_a_newer_network_manager() -> Result
     let node = lab.uml_node("node1").start().await?;
     let program = UmlNode::path_inside(&binaries::machine_host().await?)?;
     let call = |arguments: &[&str]| {
-        Invocation::new([&program, "--journal", "/var/lib/knmstate", "--slowness=10"])
-            .args(arguments.iter().copied())
+        Invocation::new([&program, "--journal", "/var/lib/knmstate", SLOW]).args(arguments.iter().copied())
     };
-    // Two and a half minutes on an idle machine: the guest is slow, and the laws wait for the node to fall silent. How
-    // slow it is depends on what else the machine has to do, so no limit in here is one that the guest should need.
-    let laws = node.exec_with(call(&["laws", "eth1"]), Duration::from_mins(30)).await?;
+    // Two and a half minutes on an idle machine: the guest is slow, and the laws wait for the node to fall silent.
+    let laws = node.exec_with(call(&["laws", "eth1"]), LAWS_LIMIT).await?;
     assert_eq!(laws.json()?, "the laws hold");
     // Unlike the machine's, this kernel is known.
     let abilities = node.exec_with(call(&["abilities"]), LIMIT).await?.json()?;
@@ -47,12 +53,13 @@ async fn the_laws_hold_on_another_kernel_and_a_newer_network_manager() -> Result
 #[tokio::test]
 async fn a_killed_agent_leaves_the_change_to_the_timer() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
-    let (agent, _) = trial.begin_and_wait(8).await?;
-    let changed = trial.kernel().await?;
+    let before = trial.node.snapshot().await?;
+    // The change has to be applied within this time, also on a slow machine, and the test has to look at it.
+    let (agent, _) = trial.begin_and_wait(20).await?;
+    let changed = trial.node.snapshot().await?;
     ensure!(changed != before, "the change is not there");
     agent.signal(Signal::SIGKILL)?;
-    trial.is_again(&before, Duration::from_secs(8 + 5)).await?;
+    trial.node.is_again(&before, Duration::from_secs(20) + SOON).await?;
     assert_eq!(trial.host(&["list"]).await?, json!([]));
     trial.journal_is_empty()
 }
@@ -60,18 +67,18 @@ async fn a_killed_agent_leaves_the_change_to_the_timer() -> Result<()> {
 #[tokio::test]
 async fn a_restarted_agent_finds_the_change_and_undoes_it() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
-    let (agent, checkpoint) = trial.begin_and_wait(60).await?;
+    let before = trial.node.snapshot().await?;
+    let (agent, checkpoint) = trial.begin_and_wait(180).await?;
     agent.signal(Signal::SIGKILL)?;
 
     let open = trial.host(&["list"]).await?;
     assert_eq!((&open[0]["checkpoint"], &open[0]["ours"]), (&json!(checkpoint), &json!(true)), "{open}");
-    assert!(open[0]["guard"].as_u64().is_some_and(|left| (1..=61_000).contains(&left)), "{open}");
+    assert!(open[0]["guard"].as_u64().is_some_and(|left| (1..=181_000).contains(&left)), "{open}");
     let refused = trial.change(&two_things(), 10).await?;
     assert_eq!(refused["error"], "Busy", "{refused}");
     let undone = trial.host(&["roll-back", &checkpoint]).await?;
     assert!(undone.get("ok").is_some(), "{undone}");
-    trial.is_again(&before, SOON).await?;
+    trial.node.is_again(&before, SOON).await?;
     trial.journal_is_empty()
 }
 
@@ -79,8 +86,8 @@ async fn a_restarted_agent_finds_the_change_and_undoes_it() -> Result<()> {
 async fn a_change_that_network_manager_forgot_is_not_committed_and_can_be_undone() -> Result<()> {
     let trial = Trial::new().await?;
     for end in ["stop", "kill"] {
-        let before = trial.kernel().await?;
-        let (agent, checkpoint) = trial.begin_and_wait(60).await?;
+        let before = trial.node.snapshot().await?;
+        let (agent, checkpoint) = trial.begin_and_wait(180).await?;
         match end {
             "stop" => trial.node.stop_network_manager().await?,
             _ => trial.node.kill_network_manager().await?,
@@ -91,8 +98,8 @@ async fn a_change_that_network_manager_forgot_is_not_committed_and_can_be_undone
         assert_eq!(refused["error"], "Unavailable", "{refused}");
         trial.node.start_network_manager().await?;
 
-        let kept = trial.kernel().await?;
-        ensure!(kept.to_string().contains("10.98.0.77"), "after {end}, it was to be kept: {kept:#}");
+        let kept = trial.node.snapshot().await?;
+        ensure!(kept.mentions("10.98.0.77"), "after {end}, it was to be kept: {kept:?}");
         assert_eq!(trial.host(&["list"]).await?, lost, "after {end}");
         let refused = trial.change(&two_things(), 10).await?;
         assert_eq!(refused["error"], "Busy", "{refused}");
@@ -100,7 +107,7 @@ async fn a_change_that_network_manager_forgot_is_not_committed_and_can_be_undone
         assert_eq!(commit["error"], "CheckpointGone", "after {end}: {commit}");
         let undone = trial.host(&["roll-back", &checkpoint]).await?;
         assert!(undone.get("ok").is_some(), "after {end}: {undone}");
-        trial.is_again(&before, SOON).await.with_context(|| format!("after {end}"))?;
+        trial.node.is_again(&before, SOON).await.with_context(|| format!("after {end}"))?;
         assert_eq!(trial.host(&["list"]).await?, json!([]));
         trial.journal_is_empty()?;
         drop(agent);
@@ -111,9 +118,9 @@ async fn a_change_that_network_manager_forgot_is_not_committed_and_can_be_undone
 #[tokio::test]
 async fn network_manager_killed_while_applying_leaves_nothing_that_cannot_be_undone() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
+    let before = trial.node.snapshot().await?;
     // One that never commits: should applying be over when the blow falls, what has to come out is the same.
-    let agent = trial.start_with(&["begin-and-wait", "--deadline=60"], &two_things())?;
+    let agent = trial.start_with(&["begin-and-wait", "--deadline=180"], &two_things())?;
     // As soon as the journal knows the checkpoint, applying has begun.
     wait::until(SOON, "the note of the checkpoint", async || {
         let note: Value =
@@ -132,15 +139,15 @@ async fn network_manager_killed_while_applying_leaves_nothing_that_cannot_be_und
     let checkpoint = open[0]["checkpoint"].as_str().context("a checkpoint")?;
     let undone = trial.host(&["roll-back", checkpoint]).await?;
     assert!(undone.get("ok").is_some(), "{undone}");
-    trial.is_again(&before, SOON).await?;
+    trial.node.is_again(&before, SOON).await?;
     trial.journal_is_empty()
 }
 
 #[tokio::test]
 async fn a_network_manager_that_hangs_hangs_nobody() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
-    let arguments = ["--observe-limit=2", "change", "--deadline=6", "--look-meanwhile"];
+    let before = trial.node.snapshot().await?;
+    let arguments = ["--observe-limit=5", "change", "--deadline=10", "--look-meanwhile"];
     let agent = trial.start_with(&arguments, &many_things())?;
     wait::until(SOON, "the note of the checkpoint", async || {
         let note = std::fs::read_to_string(trial.journal.join("open-change.json"))?;
@@ -148,20 +155,21 @@ async fn a_network_manager_that_hangs_hangs_nobody() -> Result<()> {
         Ok(())
     })
     .await?;
-    trial.signal_network_manager("STOP").await?;
+    trial.node.signal_network_manager("STOP").await?;
     let began = Instant::now();
-    let read = trial.host(&["--observe-limit=2", "observe"]).await?;
+    let read = trial.host(&["--observe-limit=5", "observe"]).await?;
     assert_eq!(read["error"], "Timeout", "{read}");
-    ensure!(began.elapsed() < Duration::from_secs(5), "reading took {:?}", began.elapsed());
+    ensure!(began.elapsed() < Duration::from_secs(5) + AT_ONCE, "reading took {:?}", began.elapsed());
     let outcome = trial.answer(&agent).await?;
     assert!(["Timeout", "Unavailable"].map(Into::into).contains(&outcome["error"]), "{outcome}");
     let look = &outcome["look"];
-    assert_eq!(look["end"], "reading the state was not finished after 2s", "in the same process: {outcome}");
-    assert!(look["ms"].as_u64().is_some_and(|took| took < 3_000), "{outcome}");
-    ensure!(began.elapsed() < Duration::from_secs(6 + 25), "beginning took {:?}", began.elapsed());
+    assert_eq!(look["end"], "reading the state was not finished after 5s", "in the same process: {outcome}");
+    // The limit is the worker's own; what comes on top is the time that it takes to notice that it has passed.
+    assert!(look["ms"].as_u64().is_some_and(|took| (5_000..15_000).contains(&took)), "{outcome}");
+    ensure!(began.elapsed() < Duration::from_secs(10) + SOON, "beginning took {:?}", began.elapsed());
 
-    trial.signal_network_manager("CONT").await?;
-    trial.is_again(&before, Duration::from_secs(6 + 15)).await?;
+    trial.node.signal_network_manager("CONT").await?;
+    trial.node.is_again(&before, Duration::from_secs(10) + SOON).await?;
     wait::until(SOON, "the note to be tidied up", async || {
         assert_eq!(trial.host(&["list"]).await?, json!([]));
         trial.journal_is_empty()
@@ -172,7 +180,7 @@ async fn a_network_manager_that_hangs_hangs_nobody() -> Result<()> {
 #[tokio::test]
 async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
+    let before = trial.node.snapshot().await?;
     for (desired, kind, text) in [
         (json!({ "interfaces": [{ "name": "eth1", "mtuu": 1400 }] }), "Invalid", "interfaces[eth1].mtuu: "),
         (
@@ -207,11 +215,11 @@ async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
         assert_eq!(refused["error"], kind, "{refused}");
         assert!(refused["text"].as_str().is_some_and(|found| found.starts_with(text)), "{text}: {refused}");
         assert!(!refused.to_string().contains("hush"), "{refused}");
-        assert!(began.elapsed() < Duration::from_secs(5), "{desired} took {:?}", began.elapsed());
+        assert!(began.elapsed() < AT_ONCE, "{desired} took {:?}", began.elapsed());
         let planned = trial.plan(&desired).await?;
         assert_eq!((&planned["error"], &planned["text"]), (&refused["error"], &refused["text"]));
     }
-    assert_eq!(trial.kernel().await?, before);
+    assert_eq!(trial.node.snapshot().await?, before);
     trial.node.stop_network_manager().await?;
     for arguments in [&["observe"][..], &["roll-back", "/none"]] {
         let found = trial.host(arguments).await?;
@@ -227,17 +235,21 @@ async fn what_is_wrong_is_said_at_once_and_nothing_is_touched() -> Result<()> {
 #[tokio::test]
 async fn a_plan_says_what_would_change_and_touches_nothing() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
+    let before = trial.node.snapshot().await?;
     let plan = trial.plan(&two_things()).await?;
     let interfaces = plan["ok"]["interfaces"].as_array().with_context(|| plan.to_string())?;
     let names: BTreeSet<_> = interfaces.iter().filter_map(|interface| interface["name"].as_str()).collect();
     assert_eq!(names, BTreeSet::from(["br7", "eth0", "eth1"]), "{plan:#}");
     assert_eq!(plan["ok"]["routes"], two_things()["routes"], "{plan:#}");
-    assert_eq!(trial.kernel().await?, before);
+    let gone =
+        |name: &str| json!({ "interfaces": [{ "name": name, "type": "linux-bridge", "state": "absent" }] });
+    assert_eq!(trial.plan(&gone("br7")).await?, json!({ "ok": {} }), "it is gone already");
+    assert_eq!(trial.node.snapshot().await?, before);
     trial.journal_is_empty()?;
 
-    let (agent, checkpoint) = trial.begin_and_wait(60).await?;
-    let changed = trial.kernel().await?;
+    let (agent, checkpoint) = trial.begin_and_wait(180).await?;
+    assert_eq!(trial.plan(&gone("br7")).await?["ok"], gone("br7"), "it is there");
+    let changed = trial.node.snapshot().await?;
     let so_already = json!({ "ok": {} });
     assert_eq!(trial.plan(&two_things()).await?, so_already, "while the change is open");
     // Only a route, which nmstate's own comparison is not asked about.
@@ -245,18 +257,29 @@ async fn a_plan_says_what_would_change_and_touches_nothing() -> Result<()> {
     assert_eq!(trial.plan(&another).await?, so_already);
     another["routes"]["config"][0]["destination"] = json!("203.0.113.0/24");
     assert_eq!(trial.plan(&another).await?, json!({ "ok": another }));
-    assert_eq!(trial.kernel().await?, changed);
+    assert_eq!(trial.node.snapshot().await?, changed);
     drop(agent);
-    trial.host(&["roll-back", &checkpoint]).await?;
-    trial.is_again(&before, SOON).await
+    let undone = trial.host(&["roll-back", &checkpoint]).await?;
+    assert!(undone.get("ok").is_some(), "{undone}");
+    trial.node.is_again(&before, SOON).await?;
+
+    // A profile that NetworkManager would bring up some day.
+    let profile =
+        ["connection", "add", "type", "bridge", "ifname", "br8", "con-name", "br8", "autoconnect", "no"];
+    trial.node.exec(["nmcli"].iter().chain(&profile).copied()).await?.success()?;
+    assert_eq!(trial.plan(&gone("br8")).await?["ok"], gone("br8"), "a profile is left");
+    let removed = trial.change(&gone("br8"), 60).await?;
+    assert!(removed.get("ok").is_some(), "{removed}");
+    assert_eq!(trial.plan(&gone("br8")).await?, json!({ "ok": {} }), "now it is gone");
+    Ok(())
 }
 
 #[tokio::test]
 async fn what_the_kernel_can_do_is_found_out_without_leaving_a_trace() -> Result<()> {
     let trial = Trial::new().await?;
-    let before = trial.kernel().await?;
+    let before = trial.node.snapshot().await?;
     let found = trial.host(&["abilities"]).await?;
-    assert_eq!(trial.kernel().await?, before);
+    assert_eq!(trial.node.snapshot().await?, before);
     let bridge = ["ip", "link", "add", "br9", "type", "bridge", "vlan_filtering", "1"];
     let really = trial.node.exec(bridge).await?.success().is_ok();
     assert_eq!(found["bridgeVlanFiltering"], really, "{found}");
@@ -277,7 +300,7 @@ async fn another_programs_checkpoint_is_left_alone() -> Result<()> {
             "/org/freedesktop/NetworkManager",
             &format!("{manager}.CheckpointCreate"),
             "array:objpath:",
-            "uint32:60",
+            "uint32:180",
             "uint32:0",
         ])
         .await?
@@ -333,21 +356,8 @@ impl Trial {
         let program = binaries::machine_host().await?.display().to_string();
         let lab = Lab::new().await?;
         let node = lab.nm_node("node1").start().await?;
-        // Without a metric of its own, eth0 gets one by the order in which cards come up, and not always the same.
-        for arguments in [
-            &["connection", "modify", "eth0", "ipv4.route-metric", "100"][..],
-            &["device", "reapply", "eth0"],
-        ] {
-            node.exec(["nmcli"].iter().chain(arguments).copied()).await?.success()?;
-        }
+        node.come_to_rest().await?;
         let trial = Self { journal: lab.folder().join("journal"), lab, node, program };
-        // The addresses that the kernel gives by itself are there when no check for duplicates is under way.
-        wait::until(SOON, "the node to be at rest", async || {
-            let addresses = trial.node.exec(["ip", "-6", "addr", "show", "dev", "eth0"]).await?.success()?;
-            ensure!(addresses.contains("fe80:") && !addresses.contains("tentative"), "{addresses}");
-            Ok(())
-        })
-        .await?;
         Ok(trial)
     }
 
@@ -370,8 +380,8 @@ impl Trial {
     async fn plan(&self, desired: &Value) -> Result<Value> {
         let call = self.call(&["plan"]).stdin(desired.to_string());
         let mut plan = self.node.exec_with(call, LIMIT).await?.json()?;
-        // How long it took is not a part of it.
-        strip(&mut plan, "ms");
+        // How long it took is different each time.
+        plan.as_object_mut().into_iter().for_each(|plan| drop(plan.remove("ms")));
         Ok(plan)
     }
 
@@ -403,49 +413,9 @@ impl Trial {
 
     /// The first line that it prints.
     async fn answer(&self, agent: &Process) -> Result<Value> {
-        wait::until(Duration::from_mins(1), "an answer of the agent", async || {
+        wait::until(LIMIT, "an answer of the agent", async || {
             let said = agent.log_tail(10);
             Ok(serde_json::from_str(said.lines().next().context("nothing yet")?)?)
-        })
-        .await
-    }
-
-    async fn signal_network_manager(&self, signal: &str) -> Result<()> {
-        let script = format!("kill -{signal} $(cat /run/network-manager.pid)");
-        self.node.exec(["sh", "-c", &script]).await?.success()?;
-        Ok(())
-    }
-
-    /// All that the kernel and NetworkManager's disk know and a change could spoil.
-    async fn kernel(&self) -> Result<Value> {
-        let mut found = Vec::new();
-        for command in [
-            &["ip", "-j", "addr"][..],
-            &["ip", "-j", "-4", "route", "show", "table", "all"],
-            &["ip", "-j", "-6", "route", "show", "table", "all"],
-            &["ip", "-j", "rule"],
-        ] {
-            let mut part = self.node.exec(command.iter().copied()).await?.json()?;
-            for key in ["valid_life_time", "preferred_life_time", "expires"] {
-                strip(&mut part, key);
-            }
-            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
-            part.as_array_mut()
-                .into_iter()
-                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
-            found.push(part);
-        }
-        found.push(json!(self.node.exec(["cat", "/etc/resolv.conf"]).await?.success()?));
-        let profiles = self.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?;
-        found.push(json!(profiles.stdout()));
-        Ok(Value::Array(found))
-    }
-
-    async fn is_again(&self, before: &Value, limit: Duration) -> Result<()> {
-        wait::until(limit, "the node to be as before", async || {
-            let now = self.kernel().await?;
-            ensure!(now == *before, "{}", differences(before, &now));
-            Ok(())
         })
         .await
     }
@@ -490,30 +460,4 @@ fn many_things() -> Value {
         .into_iter()
         .for_each(|interfaces| interfaces.extend(bridges.clone()));
     desired
-}
-
-/// The entries that only one of the two has.
-fn differences(before: &Value, now: &Value) -> String {
-    let entries = |state: &Value| -> Vec<String> {
-        let parts = state.as_array().into_iter().flatten();
-        parts
-            .flat_map(|part| part.as_array().cloned().unwrap_or_else(|| vec![part.clone()]))
-            .map(|entry| entry.to_string())
-            .collect()
-    };
-    let (before, now) = (entries(before), entries(now));
-    let gone = before.iter().filter(|entry| !now.contains(entry)).map(|entry| format!("gone: {entry}"));
-    let new = now.iter().filter(|entry| !before.contains(entry)).map(|entry| format!("new: {entry}"));
-    gone.chain(new).collect::<Vec<_>>().join("\n")
-}
-
-fn strip(value: &mut Value, key: &str) {
-    match value {
-        Value::Object(map) => {
-            map.remove(key);
-            map.values_mut().for_each(|below| strip(below, key));
-        }
-        Value::Array(entries) => entries.iter_mut().for_each(|below| strip(below, key)),
-        _ => {}
-    }
 }

@@ -1,6 +1,6 @@
 //! One call of the API server: bounded in time, and its failure told so that a person can act on it.
 
-use std::{error::Error, time::Duration};
+use std::{collections::BTreeSet, error::Error, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use thiserror::Error;
@@ -26,9 +26,27 @@ impl CallError {
         }
     }
 
+    /// Whether the object is not there. A server that does not know its kind, as one does that has just started, says
+    /// nothing about the object.
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        matches!(self, Self::Failed(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound")
     }
+
+    /// Failures of one kind have one cure.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::NoAnswer => Kind::NoAnswer,
+            Self::Failed(kube::Error::Api(status)) => Kind::Refused(status.code),
+            Self::Failed(_) => Kind::NoWay,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    NoAnswer,
+    NoWay,
+    Refused(u16),
 }
 
 pub async fn within_limit<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
@@ -45,6 +63,9 @@ fn explain(error: &kube::Error) -> String {
             let causes = status.details.iter().flat_map(|details| &details.causes);
             let fields: Vec<&str> = causes.map(|cause| &*cause.field).collect();
             format!("refused as {} ({}): {}", status.reason, status.code, fields.join(", "))
+        }
+        kube::Error::Api(status) if status.code == 404 && status.reason != "NotFound" => {
+            "the API server does not know the kind; are the CustomResourceDefinitions installed?".to_owned()
         }
         kube::Error::Api(status) => {
             format!("refused as {} ({}): {}", status.reason, status.code, status.message)
@@ -63,30 +84,29 @@ fn chain(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// What is wrong at present, told once instead of on every attempt.
+/// What is wrong at present, told once for each kind instead of on every attempt.
 #[derive(Debug)]
 pub struct Trouble {
     doing: &'static str,
-    last: Option<String>,
+    told: BTreeSet<Kind>,
 }
 
 impl Trouble {
     /// `doing` completes the sentence "cannot …".
     pub fn new(doing: &'static str) -> Self {
-        Self { doing, last: None }
+        Self { doing, told: BTreeSet::new() }
     }
 
     pub fn failed(&mut self, error: &CallError) {
-        let said = error.to_string();
-        if self.last.as_ref() != Some(&said) {
-            tracing::warn!("cannot {}: {said}; it will be tried again", self.doing);
-            self.last = Some(said);
+        if self.told.insert(error.kind()) {
+            tracing::warn!("cannot {}: {error}; it will be tried again", self.doing);
         }
     }
 
     pub fn over(&mut self) {
-        if self.last.take().is_some() {
+        if !self.told.is_empty() {
             tracing::info!("can {} again", self.doing);
+            self.told.clear();
         }
     }
 }
@@ -156,6 +176,14 @@ mod tests {
     fn a_missing_right_is_named() {
         let error = refusal(403, "Forbidden", "nodes \"n\" is forbidden: cannot get", "");
         assert_eq!(error.to_string(), "refused as Forbidden (403): nodes \"n\" is forbidden: cannot get");
+    }
+
+    #[test]
+    fn only_an_object_can_be_not_found() {
+        assert!(refusal(404, "NotFound", "nnce \"n.p\" not found", "").is_not_found());
+        let unknown_kind = refusal(404, "Failed to parse error data", "404 page not found", "");
+        assert!(!unknown_kind.is_not_found());
+        assert!(unknown_kind.to_string().contains("CustomResourceDefinitions"), "{unknown_kind}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use knmstate_api::State;
 use serde_json::{Value, json};
 
+use knmstate_api::condition::whole_second;
+
 use super::*;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -82,7 +84,7 @@ async fn the_time_moves_with_the_network_and_not_with_a_version() {
     assert_eq!(status.handler_nmstate_version, "3");
     assert_eq!(status.last_successful_update_time.unwrap().0.to_string(), "2001-01-01T00:00:00Z");
     state.publish(network(9000));
-    assert_eq!(next_status(&mut state).last_successful_update_time, Some(Time(NOW)));
+    assert_eq!(next_status(&mut state).last_successful_update_time, Some(whole_second(NOW)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,108 @@
+//! What a node's network is like, as the kernel and NetworkManager's disk have it, in order to see whether it is as
+//! before.
+
+use std::{fmt, time::Duration};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{NmNode, wait};
+
+const REST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Everything that a change could spoil.
+#[derive(Clone, PartialEq)]
+pub struct Snapshot(Value);
+
+impl Snapshot {
+    /// Whether a text, such as an address, is anywhere in it.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.0.to_string().contains(text)
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl NmNode {
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        let mut found = Vec::new();
+        for command in [
+            &["ip", "-j", "addr"][..],
+            &["ip", "-j", "-4", "route", "show", "table", "all"],
+            &["ip", "-j", "-6", "route", "show", "table", "all"],
+            &["ip", "-j", "rule"],
+        ] {
+            let mut part = self.exec(command.iter().copied()).await?.json()?;
+            for key in ["valid_life_time", "preferred_life_time", "expires"] {
+                strip(&mut part, key);
+            }
+            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
+            part.as_array_mut()
+                .into_iter()
+                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
+            found.push(part);
+        }
+        found.push(json!(self.exec(["cat", "/etc/resolv.conf"]).await?.success()?));
+        let profiles = self.exec(["ls", "/etc/NetworkManager/system-connections"]).await?;
+        found.push(json!(profiles.stdout()));
+        Ok(Snapshot(Value::Array(found)))
+    }
+
+    /// Waits until everything is as it was.
+    pub async fn is_again(&self, before: &Snapshot, limit: Duration) -> Result<()> {
+        wait::until(limit, "the node to be as before", async || {
+            let now = self.snapshot().await?;
+            ensure!(now == *before, "{}", differences(before, &now));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives `eth0` what would otherwise depend on chance, and waits until the node moves no more.
+    pub async fn come_to_rest(&self) -> Result<()> {
+        // Without a metric of its own, eth0 gets one by the order in which cards come up, and not always the same.
+        for arguments in [
+            &["connection", "modify", "eth0", "ipv4.route-metric", "100"][..],
+            &["device", "reapply", "eth0"],
+        ] {
+            self.exec(["nmcli"].iter().chain(arguments).copied()).await?.success()?;
+        }
+        // The addresses that the kernel gives by itself are there when no check for duplicates is under way.
+        wait::until(REST_LIMIT, "the node to be at rest", async || {
+            let addresses = self.exec(["ip", "-6", "addr", "show", "dev", "eth0"]).await?.success()?;
+            ensure!(addresses.contains("fe80:") && !addresses.contains("tentative"), "{addresses}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The entries that only one of the two has.
+fn differences(before: &Snapshot, now: &Snapshot) -> String {
+    let entries = |state: &Snapshot| -> Vec<String> {
+        let parts = state.0.as_array().into_iter().flatten();
+        parts
+            .flat_map(|part| part.as_array().cloned().unwrap_or_else(|| vec![part.clone()]))
+            .map(|entry| entry.to_string())
+            .collect()
+    };
+    let (before, now) = (entries(before), entries(now));
+    let gone = before.iter().filter(|entry| !now.contains(entry)).map(|entry| format!("gone: {entry}"));
+    let new = now.iter().filter(|entry| !before.contains(entry)).map(|entry| format!("new: {entry}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+fn strip(value: &mut Value, key: &str) {
+    match value {
+        Value::Object(map) => {
+            map.remove(key);
+            map.values_mut().for_each(|below| strip(below, key));
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(|below| strip(below, key)),
+        _ => {}
+    }
+}
