@@ -42,6 +42,41 @@ impl NetworkState {
     }
 }
 
+impl NetworkState {
+    /// A difference as nmstate sees it, without what is none: it takes a port of a Linux bridge for different as soon as
+    /// the machine has more to say about it than was asked for.
+    pub(crate) fn without_ports_that_are_met(self, current: &Self) -> Self {
+        let mut sections = self.sections().clone();
+        if let Some(Value::Array(interfaces)) = sections.get_mut("interfaces") {
+            interfaces.retain_mut(|interface| {
+                interface.as_object_mut().is_none_or(|one| still_differs(one, current))
+            });
+            if interfaces.is_empty() {
+                sections.remove("interfaces");
+            }
+        }
+        Self::from_sections(sections)
+    }
+}
+
+/// Takes the ports out if they are as wanted; false when nothing is left then.
+fn still_differs(interface: &mut Map<String, Value>, current: &NetworkState) -> bool {
+    let Some(found) = current.interface(interface_name(interface)) else { return true };
+    let same_state = interface.get("state").is_none_or(|state| Some(state) == found.get("state"));
+    let is_bridge = interface.get("type").and_then(Value::as_str) == Some("linux-bridge");
+    let Some(Value::Object(bridge)) = interface.get_mut("bridge").filter(|_| same_state && is_bridge) else {
+        return true;
+    };
+    let found = found.get("bridge").and_then(|bridge| bridge.get("port"));
+    if bridge.get("port").is_some_and(|wanted| unmet::has_ports(wanted, found)) {
+        bridge.remove("port");
+    }
+    if bridge.is_empty() {
+        interface.remove("bridge");
+    }
+    !interface.keys().all(|key| WHICH.contains(&key.as_str()))
+}
+
 fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Map<String, Value>> {
     unmet::interface(desired, current)?;
     let name = interface_name(desired);
@@ -67,6 +102,61 @@ fn picked<'a>(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn ports_that_say_more_than_was_asked_for_are_no_difference() {
+        let bridge = |ports: Value| json!({ "interfaces": [{ "name": "br1", "type": "linux-bridge", "state": "up", "bridge": { "port": ports } }] });
+        let trunk = json!({ "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 2, "max": 4094 } }] });
+        let mut shown_trunk = trunk.clone();
+        shown_trunk["enable-native"] = json!(false);
+        let mut native = trunk.clone();
+        native["enable-native"] = json!(true);
+        native["tag"] = json!(7);
+        for (wanted, found, differs) in [
+            (json!([{ "name": "eth1" }]), json!([{ "name": "eth1", "stp-priority": 32 }]), false),
+            (
+                json!([{ "name": "eth1", "stp-priority": 7 }]),
+                json!([{ "name": "eth1", "stp-priority": 32 }]),
+                true,
+            ),
+            (
+                json!([{ "name": "eth2" }, { "name": "eth1" }]),
+                json!([{ "name": "eth1" }, { "name": "eth2" }]),
+                false,
+            ),
+            (json!([{ "name": "eth1" }]), json!([{ "name": "eth1" }, { "name": "eth2" }]), true),
+            (json!([]), json!([{ "name": "eth1" }]), true),
+            (
+                json!([{ "name": "eth1", "vlan": trunk }]),
+                json!([{ "name": "eth1", "vlan": shown_trunk }]),
+                false,
+            ),
+            (json!([{ "name": "eth1", "vlan": trunk }]), json!([{ "name": "eth1", "vlan": native }]), true),
+            (json!([{ "name": "eth1", "vlan": {} }]), json!([{ "name": "eth1", "vlan": shown_trunk }]), true),
+            (json!([{ "name": "eth1", "vlan": {} }]), json!([{ "name": "eth1" }]), false),
+        ] {
+            let state = |ports: &Value| NetworkState::parse(bridge(ports.clone())).expect("a state");
+            let left = state(&wanted).without_ports_that_are_met(&state(&found));
+            assert_eq!(!left.sections().is_empty(), differs, "{wanted} where there is {found}");
+            assert_eq!(state(&wanted).first_unmet_in(&state(&found)).is_some(), differs, "{wanted}, {found}");
+        }
+        // Whatever else differs stays, and so does a bridge that is not there.
+        let more = json!({ "interfaces": [{ "name": "br1", "type": "linux-bridge", "state": "up", "mtu": 1400,
+            "bridge": { "port": [{ "name": "eth1" }] } }] });
+        let difference = |found: Value| {
+            let found = NetworkState::parse(found).expect("a state");
+            NetworkState::parse(more.clone())
+                .expect("a state")
+                .without_ports_that_are_met(&found)
+                .into_value()
+        };
+        let left = difference(bridge(json!([{ "name": "eth1" }])));
+        assert_eq!(
+            left["interfaces"][0],
+            json!({ "name": "br1", "type": "linux-bridge", "state": "up", "mtu": 1400 })
+        );
+        assert_eq!(difference(json!({})), more);
+    }
 
     #[test]
     fn only_what_is_unmet_is_left() {

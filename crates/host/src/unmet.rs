@@ -61,6 +61,11 @@ pub(crate) fn interface(desired: &Map<String, Value>, current: &NetworkState) ->
     }
 }
 
+/// Whether the ports of a bridge are those that are wanted, with everything that is said about each.
+pub(crate) fn has_ports(wanted: &Value, found: Option<&Value>) -> bool {
+    below("port", wanted, found, &Place::document()).is_none()
+}
+
 /// What is unmet of one key of an interface that is there.
 pub(crate) fn key_of_interface(
     key: &str,
@@ -144,11 +149,17 @@ fn same_address(a: &Value, b: &Value) -> bool {
 fn below(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Option<Unmet> {
     match (wanted, found) {
         (Value::Null, _) => None,
+        (Value::Object(wanted), None) if wanted.is_empty() => None,
         (Value::Object(wanted), Some(Value::Object(found))) => {
             wanted.iter().find_map(|(below_key, wanted)| {
                 // `port` may be asked for by its other name, and is always shown by this one.
                 let found_key = if below_key == "ports" { "port" } else { below_key };
-                below(below_key, wanted, found.get(found_key), &place.below(key))
+                let (found, place) = (found.get(found_key), place.below(key));
+                if key == "port" && below_key == "vlan" {
+                    return (!same_vlans_of_port(wanted, found))
+                        .then(|| unmet(&place, below_key, wanted, found));
+                }
+                below(below_key, wanted, found, &place)
             })
         }
         (Value::Array(wanted_list), Some(Value::Array(found_list))) => {
@@ -165,6 +176,22 @@ fn below(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Opt
         (_, Some(Value::String(found))) if found == secrets::HIDDEN => None,
         (wanted, found) => Some(unmet(place, key, wanted, found)),
     }
+}
+
+/// The VLANs of a port are said as a whole: what is left out is not wanted, and nothing at all asks for no filtering.
+fn same_vlans_of_port(wanted: &Value, found: Option<&Value>) -> bool {
+    let said = |vlans: Option<&Value>| -> Map<String, Value> {
+        let vlans = vlans.and_then(Value::as_object).cloned().unwrap_or_default();
+        let is_default =
+            |key: &str, value: &Value| key == "enable-native" && scalar::truth(value) == Some(false);
+        vlans.into_iter().filter(|(key, value)| !value.is_null() && !is_default(key, value)).collect()
+    };
+    let (wanted, found) = (said(Some(wanted)), said(found));
+    let place = Place::document();
+    let all_of = |these: &Map<String, Value>, those: &Map<String, Value>| {
+        these.iter().all(|(key, value)| below(key, value, those.get(key), &place).is_none())
+    };
+    all_of(&wanted, &found) && all_of(&found, &wanted)
 }
 
 /// Ports, by name or as maps with a name, in an order that does not depend on who wrote them down.

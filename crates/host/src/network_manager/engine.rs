@@ -67,7 +67,8 @@ pub(super) fn difference(
     document: &Document,
     current: &Document,
 ) -> Result<Result<NetworkState, NmstateError>, HostError> {
-    let unmet = desired.unmet_in(&shown(current.clone())?);
+    let found = shown(current.clone())?;
+    let unmet = desired.unmet_in(&found);
     let mut difference = match document.gen_diff(current) {
         Ok(difference) => difference,
         Err(error) => return Ok(Err(error)),
@@ -77,5 +78,9 @@ pub(super) fn difference(
     if difference.is_empty() {
         return Ok(Ok(unmet));
     }
-    Ok(Ok(shown(difference)?.with_sections_of(&unmet, &["routes", "route-rules"])))
+    let difference = shown(difference)?.without_ports_that_are_met(&found);
+    if difference.sections().is_empty() {
+        return Ok(Ok(unmet));
+    }
+    Ok(Ok(difference.with_sections_of(&unmet, &["routes", "route-rules"])))
 }
