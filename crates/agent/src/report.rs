@@ -72,6 +72,8 @@ struct Progress {
     pace: Pace,
     /// What the store was told last; `None` when it is to be told whatever comes next.
     published: Option<ReportedNetwork>,
+    /// The version of NetworkManager that was last heard of. One that could be read runs, whether or not it has told yet.
+    network_manager_version: String,
     /// While reading fails: how often in a row it has.
     failures: Option<u32>,
 }
@@ -118,6 +120,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
             began: Instant::now(),
             pace: Pace::default(),
             published: None,
+            network_manager_version: String::new(),
             failures: None,
         }
     }
@@ -183,7 +186,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
                 if progress.failures.take().is_some() {
                     tracing::info!("the network can be read again");
                 }
-                let network = self.reported(&state).await;
+                let network = self.reported(&state, progress).await;
                 self.observed.send_replace(Some(Arc::new(state)));
                 if progress.published.as_ref() != Some(&network) {
                     self.store.publish(network.clone());
@@ -213,14 +216,17 @@ impl<H: Host, S: Store> Reporter<H, S> {
         }
     }
 
-    async fn reported(&self, state: &NetworkState) -> ReportedNetwork {
+    async fn reported(&self, state: &NetworkState, progress: &mut Progress) -> ReportedNetwork {
         let versions = self.host.versions().await;
+        if let Some(version) = versions.network_manager {
+            progress.network_manager_version = version;
+        }
         let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
             state: State(state),
             omitted,
             nmstate_version: versions.nmstate,
-            network_manager_version: versions.network_manager.unwrap_or_default(),
+            network_manager_version: progress.network_manager_version.clone(),
         }
     }
 }

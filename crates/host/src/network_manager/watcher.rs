@@ -1,5 +1,7 @@
 //! The thread that notices changes: of the kernel by netlink's groups, of NetworkManager by the bus.
 
+mod devices;
+
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use zbus::MessageStream;
 use zbus::proxy::CacheProperties;
 
+use self::devices::Devices;
 use super::service::{ManagerProxy, NAME};
 use super::service_watch::rule;
 use super::worker::runtime;
@@ -22,6 +25,14 @@ use crate::events::{Announcer, Changes, Events, Topic};
 
 /// The pause after a source of events has broken, so that one that stays broken costs nothing.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// While messages of the kernel keep coming they are looked at this rarely: soon after the first one, so that a single
+/// change is known as a whole, then ever later.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const LAST_LOOK: Duration = Duration::from_millis(250);
+
+/// The most messages that are read at one look; the kernel has room for a few hundred.
+const MOST_MESSAGES: usize = 4096;
 
 /// The numbers of the groups, from linux/rtnetlink.h: links, then addresses, routes and rules of IPv4 and IPv6.
 const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
@@ -110,23 +121,68 @@ async fn watch_kernel(announcer: &Announcer, ready: oneshot::Sender<io::Result<(
     let _ = ready.send(Ok(()));
     let mut buffer = Vec::with_capacity(64 * 1024);
     loop {
-        buffer.clear();
-        match socket.recv(&mut buffer).await {
-            Ok(()) => announcer.announce(topics(&buffer)),
-            Err(error) => {
-                // Most likely the kernel had more to say than fits (ENOBUFS). What was lost is not known, so it may
-                // have been anything.
-                if error.raw_os_error() != Some(nix::errno::Errno::ENOBUFS as i32) {
+        let mut changes = next_message(&socket, &mut buffer).await;
+        let mut pause = FIRST_LOOK;
+        // The first message after quiet is announced at once. Then the kernel keeps what comes until the next look, as
+        // long as something comes: a storm of messages costs a few looks per second, and what the kernel has no room
+        // for, nobody has to read.
+        loop {
+            match changes {
+                Ok(changes) if changes.is_empty() => break,
+                Ok(changes) => announcer.announce(changes),
+                Err(_) => {
                     sleep(PAUSE).await;
                     if let Ok(again) = listen() {
                         socket = again;
                     }
+                    announcer.announce(anything());
                 }
-                announcer
-                    .announce([Topic::Link, Topic::Address, Topic::Route, Topic::Rule].into_iter().collect());
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_LOOK);
+            changes = waiting_messages(&socket, &mut buffer);
+        }
+    }
+}
+
+/// Waits for a message.
+async fn next_message(socket: &TokioSocket, buffer: &mut Vec<u8>) -> io::Result<Changes> {
+    loop {
+        buffer.clear();
+        let changes = heard(socket.recv(buffer).await, buffer)?;
+        if !changes.is_empty() {
+            return Ok(changes);
+        }
+    }
+}
+
+/// Reads what has come meanwhile, without waiting for more.
+fn waiting_messages(socket: &TokioSocket, buffer: &mut Vec<u8>) -> io::Result<Changes> {
+    let mut changes = Changes::default();
+    for _ in 0..MOST_MESSAGES {
+        buffer.clear();
+        match socket.socket_ref().recv(buffer, 0) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            received => {
+                changes = changes.topics().chain(heard(received.map(drop), buffer)?.topics()).collect();
             }
         }
     }
+    Ok(changes)
+}
+
+fn heard(received: io::Result<()>, buffer: &[u8]) -> io::Result<Changes> {
+    match received {
+        Ok(()) => Ok(topics(buffer)),
+        // The kernel had more to say than there was room for. What was lost is not known.
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32) => Ok(anything()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whatever the kernel could have told.
+fn anything() -> Changes {
+    [Topic::Link, Topic::Address, Topic::Route, Topic::Rule].into_iter().collect()
 }
 
 fn listen() -> io::Result<TokioSocket> {
@@ -188,6 +244,7 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
     let mut owner = MessageStream::for_match_rule(owner, &connection, None).await?;
     let mut resolver = MessageStream::for_match_rule(resolver, &connection, None).await?;
     let mut hostname = MessageStream::for_match_rule(hostname, &connection, None).await?;
+    let devices = Devices::listen(&connection).await?;
 
     let manager = ManagerProxy::builder(&connection)
         .destination(NAME)?
@@ -200,8 +257,11 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
         shared.announcer.announce(Changes::default().with(Topic::ServiceBack));
         *was_there = true;
     }
+    let devices = devices.announce_to(&shared.announcer);
+    tokio::pin!(devices);
     loop {
         let changes = tokio::select! {
+            ended = &mut devices => return ended,
             message = owner.next() => {
                 let Some(message) = message else { return Ok(()) };
                 let (_, before, now): (String, String, String) = message?.body().deserialize()?;
