@@ -229,14 +229,18 @@ fn set_retry_count(status: &mut NodeNetworkConfigurationEnactmentStatus, failure
 
 /// What is known about an order before anything is touched. Secrets stay on the node's disk.
 fn fill_in(status: &mut NodeNetworkConfigurationEnactmentStatus, order: &Prepared) {
-    status.desired_state = Some(State(order.desired.clone().without_secrets().sections().clone()));
+    let desired = Some(State(order.desired.clone().without_secrets().sections().clone()));
+    // Which features a desired state uses depends on what is there already; it is said once.
+    if status.desired_state != desired {
+        status.desired_state = desired;
+        status.features.clone_from(&order.features);
+    }
     for (name, state) in &order.captured {
         status.captured_states.entry(name.clone()).or_insert_with(|| CapturedState {
             state: Some(state.clone()),
             meta_info: Some(StateMetaInfo::default()),
         });
     }
-    status.features.clone_from(&order.features);
     status.notes.clone_from(&order.notes);
 }
 
