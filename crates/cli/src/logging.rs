@@ -42,14 +42,19 @@ pub fn start(format: Format, verbosity: Verbosity) -> Result<(), TryInitError> {
 }
 
 fn filter(verbosity: Verbosity) -> Targets {
-    let targets = match verbosity {
-        Verbosity::Warn => Targets::new().with_default(Level::WARN),
-        Verbosity::Info => Targets::new().with_default(Level::INFO),
-        // The wire is of no help to anybody; and what nmstate tells there may hold secrets of the network.
-        Verbosity::Debug => Targets::new().with_default(Level::DEBUG).with_targets(
-            ["hyper", "hyper_util", "rustls", "tower", "nispor", "nmstate"].map(|quiet| (quiet, Level::INFO)),
-        ),
+    let level = match verbosity {
+        Verbosity::Warn => Level::WARN,
+        Verbosity::Info => Level::INFO,
+        Verbosity::Debug => Level::DEBUG,
     };
+    // The wire is of no help to anybody; what nmstate tells there may hold secrets of the network, and it warns of every
+    // kind of interface that a kernel does not have, at each reading.
+    let targets = Targets::new()
+        .with_default(level)
+        .with_targets(
+            ["hyper", "hyper_util", "rustls", "tower", "zbus"].map(|quiet| (quiet, level.min(Level::INFO))),
+        )
+        .with_targets(["nispor", "nmstate"].map(|quiet| (quiet, Level::ERROR)));
     // It repeats each failure of a call that its caller tells once and in better words.
     targets.with_target("kube_client", LevelFilter::OFF)
 }

@@ -109,6 +109,9 @@ mod tests {
         let trunk = json!({ "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 2, "max": 4094 } }] });
         let mut shown_trunk = trunk.clone();
         shown_trunk["enable-native"] = json!(false);
+        let one_by_one: Vec<Value> = (2..=4094).map(|id| json!({ "id": id })).collect();
+        let flat = json!({ "mode": "trunk", "trunk-tags": one_by_one });
+        let fewer = json!({ "mode": "trunk", "trunk-tags": [{ "id": 2 }, { "id-range": { "min": 4, "max": 4094 } }] });
         let mut native = trunk.clone();
         native["enable-native"] = json!(true);
         native["tag"] = json!(7);
@@ -131,6 +134,12 @@ mod tests {
                 json!([{ "name": "eth1", "vlan": shown_trunk }]),
                 false,
             ),
+            (
+                json!([{ "name": "eth1", "vlan": flat }]),
+                json!([{ "name": "eth1", "vlan": shown_trunk }]),
+                false,
+            ),
+            (json!([{ "name": "eth1", "vlan": flat }]), json!([{ "name": "eth1", "vlan": fewer }]), true),
             (json!([{ "name": "eth1", "vlan": trunk }]), json!([{ "name": "eth1", "vlan": native }]), true),
             (json!([{ "name": "eth1", "vlan": {} }]), json!([{ "name": "eth1", "vlan": shown_trunk }]), true),
             (json!([{ "name": "eth1", "vlan": {} }]), json!([{ "name": "eth1" }]), false),

@@ -1,5 +1,7 @@
 //! Is a wish fulfilled? The first thing of a desired state that a real one does not have.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::address::{parse_ip, parse_server};
@@ -189,9 +191,27 @@ fn same_vlans_of_port(wanted: &Value, found: Option<&Value>) -> bool {
     let (wanted, found) = (said(Some(wanted)), said(found));
     let place = Place::document();
     let all_of = |these: &Map<String, Value>, those: &Map<String, Value>| {
-        these.iter().all(|(key, value)| below(key, value, those.get(key), &place).is_none())
+        these.iter().all(|(key, value)| match key.as_str() {
+            "trunk-tags" => tags(Some(value)) == tags(those.get(key)),
+            key => below(key, value, those.get(key), &place).is_none(),
+        })
     };
     all_of(&wanted, &found) && all_of(&found, &wanted)
+}
+
+/// The numbers of a trunk: ten in a row may be written as a range, or one by one.
+fn tags(list: Option<&Value>) -> BTreeSet<i64> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.flat_map(|tag| {
+        let number = |value: &Value, key: &str| value.get(key).and_then(scalar::number);
+        let (first, last) = match tag.get("id-range") {
+            Some(range) => (number(range, "min"), number(range, "max")),
+            None => (number(tag, "id"), number(tag, "id")),
+        };
+        // There are no more than these; what is beyond has been refused, and must not fill the memory.
+        first.unwrap_or(1).max(0)..=last.unwrap_or(0).min(4095)
+    })
+    .collect()
 }
 
 /// Ports, by name or as maps with a name, in an order that does not depend on who wrote them down.

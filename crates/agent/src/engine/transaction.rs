@@ -96,6 +96,8 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
         if plan.is_empty() {
             return Ok(None);
         }
+        let policies: Vec<&str> = self.orders.iter().map(|order| &*order.policy).collect();
+        tracing::info!(?policies, difference = %plan.difference.into_value(), "the network is about to be changed");
         for order in self.orders {
             let failures = self.progress.failures(&order.policy);
             self.enactments.begun(order, failures).map_err(|error| cannot_note(&error))?;

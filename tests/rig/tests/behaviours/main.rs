@@ -9,4 +9,5 @@ mod lab;
 mod network_manager_host;
 mod nm_node;
 mod standalone;
+mod standalone_full_kernel;
 mod uml_node;

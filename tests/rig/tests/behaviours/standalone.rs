@@ -331,6 +331,44 @@ async fn what_is_wrong_is_said_within_seconds_and_nothing_is_touched() -> Result
     Ok(())
 }
 
+/// The classic: a bridge takes over the card, the addresses and the routes of whatever carries the default route.
+#[tokio::test]
+async fn a_bridge_takes_over_the_way_out_and_what_was_captured_stays() -> Result<()> {
+    let trial = Trial::new().await?;
+    let capture = json!({
+        "default-gw": "routes.running.destination==\"0.0.0.0/0\"",
+        "base-iface": "interfaces.name==capture.default-gw.routes.running.0.next-hop-interface",
+        "base-routes": "routes.running.next-hop-interface==capture.default-gw.routes.running.0.next-hop-interface",
+        "bridge-routes": "capture.base-routes | routes.running.next-hop-interface:=\"br-ex\"",
+    });
+    let desired = json!({
+        "interfaces": [{
+            "name": "br-ex", "type": "linux-bridge", "state": "up",
+            "ipv4": "{{ capture.base-iface.interfaces.0.ipv4 }}",
+            "bridge": { "options": { "stp": { "enabled": false } },
+                "port": [{ "name": "{{ capture.base-iface.interfaces.0.name }}" }] },
+        }],
+        "routes": { "config": "{{ capture.bridge-routes.routes.running }}" },
+    });
+    trial.policy_with("way-out", &desired, &json!({ "capture": capture }))?;
+    let output = trial.once().await?;
+    ensure!(output.status.success(), "{}{}", output.stdout(), output.stderr());
+    let route = trial.node.exec(["ip", "route", "show", "default"]).await?.success()?;
+    ensure!(route.contains("dev br-ex"), "{route}");
+    let status = trial.enactment("way-out")?;
+    assert_eq!(status["capturedStates"]["base-iface"]["state"]["interfaces"][0]["name"], "eth0", "{status}");
+    let probes = status["probes"].as_array().cloned().unwrap_or_default();
+    let gateway = probes.iter().find(|probe| probe["name"] == "default-gateway");
+    assert_eq!(gateway.map(|probe| &probe["after"]), Some(&json!("Passed")), "{status}");
+
+    // The default route is now on the bridge; resolved anew, the bridge would be put on top of itself.
+    let kernel = trial.node.snapshot().await?;
+    let again = trial.once().await?;
+    ensure!(again.stdout().contains("way-out  unchanged"), "{}", again.stdout());
+    assert_eq!(trial.node.snapshot().await?, kernel);
+    Ok(())
+}
+
 /// A node, and the program in it.
 struct Trial {
     lab: Lab,
