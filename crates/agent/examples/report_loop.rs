@@ -13,6 +13,7 @@ use knmstate_agent::{
     store::{Orders, ReportedNetwork, Store},
 };
 use knmstate_api::NodeNetworkConfigurationEnactmentStatus;
+use knmstate_core::probes::ApiAccess;
 use knmstate_host::network_manager::{NetworkManagerHost, Options};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
@@ -44,11 +45,11 @@ impl Store for Printer {
     }
 
     async fn refresh_wanted(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
-    fn is_connected(&self) -> bool {
-        false
+    fn api_access(&self) -> ApiAccess {
+        ApiAccess::None
     }
 
     async fn flush(&self, _: Duration) -> bool {

@@ -11,7 +11,7 @@
 //! [`Host`](knmstate_host::Host) is the machine, [`steady::Steady`] keeps the report from showing a half-applied change.
 
 pub mod agent;
-mod cpu_clock;
+pub mod cpu_clock;
 pub mod durable;
 pub mod engine;
 pub mod health;

@@ -126,7 +126,7 @@ impl<S: Store> Enactments<S> {
         &mut self,
         order: &Prepared,
         achieved: Achieved,
-        timings: Timings,
+        timings: &Timings,
         probes: Vec<ProbeResult>,
     ) -> io::Result<()> {
         let outcome = Outcome { policy: order.policy.clone(), result: Ok(achieved) };
@@ -150,7 +150,7 @@ impl<S: Store> Enactments<S> {
         stage: &Stage,
         failures: u32,
         failure: &Failure,
-        timings: Timings,
+        timings: &Timings,
     ) -> io::Result<()> {
         tracing::warn!(policy, why = failure.why, "an attempt failed");
         let outcome = Outcome { policy: policy.to_owned(), result: Err(failure.why.clone()) };
@@ -224,7 +224,7 @@ fn retry_count(status: &NodeNetworkConfigurationEnactmentStatus) -> u32 {
 fn set_retry_count(status: &mut NodeNetworkConfigurationEnactmentStatus, failures: u32) {
     let count = i32::try_from(failures).unwrap_or(i32::MAX);
     let generation = status.policy_generation.to_string();
-    status.retry_count = (count > 0).then(|| BTreeMap::from([(generation, count)])).unwrap_or_default();
+    status.retry_count = [(generation, count)].into_iter().filter(|(_, count)| *count > 0).collect();
 }
 
 /// What is known about an order before anything is touched. Secrets stay on the node's disk.
@@ -244,7 +244,8 @@ fn fill_in(status: &mut NodeNetworkConfigurationEnactmentStatus, order: &Prepare
     status.notes.clone_from(&order.notes);
 }
 
-fn conclude(status: &mut NodeNetworkConfigurationEnactmentStatus, timings: Timings, now: Timestamp) {
+fn conclude(status: &mut NodeNetworkConfigurationEnactmentStatus, timings: &Timings, now: Timestamp) {
     let start_time = status.timings.take().and_then(|timings| timings.start_time);
-    status.timings = Some(Timings { start_time, completion_time: Some(whole_second(now)), ..timings });
+    status.timings =
+        Some(Timings { start_time, completion_time: Some(whole_second(now)), ..timings.clone() });
 }

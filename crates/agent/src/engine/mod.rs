@@ -189,7 +189,7 @@ impl<H: Host, S: Store> Engine<H, S> {
         for Interrupted { policy, failures } in self.enactments.take_over(orders)? {
             // Whoever dies in the middle of a change has not succeeded with it.
             self.progress.failed_before(&policy, failures);
-            self.failed(&policy, &Failure::interrupted(), Timings::default())?;
+            self.failed(&policy, &Failure::interrupted(), &Timings::default())?;
         }
         for policy in self.progress.waiting() {
             self.enactments.tell_stage(policy, &Stage::Pending)?;
@@ -274,7 +274,7 @@ impl<H: Host, S: Store> Engine<H, S> {
             Ok(current) => current,
             Err(error) => {
                 for policy in &due {
-                    self.failed(policy, &Failure::of_host(&error), Timings::default())?;
+                    self.failed(policy, &Failure::of_host(&error), &Timings::default())?;
                 }
                 return Ok(true);
             }
@@ -289,12 +289,12 @@ impl<H: Host, S: Store> Engine<H, S> {
             let end = self.transaction(&[&order], order.desired.clone()).carry_out(&current).await;
             match end {
                 End::Stopped => break,
-                End::Unchanged(timings) => self.succeeded(&order, Achieved::Already, timings, Vec::new())?,
+                End::Unchanged(timings) => self.succeeded(&order, Achieved::Already, &timings, Vec::new())?,
                 End::Changed { took, timings, probes } => {
-                    self.succeeded(&order, Achieved::Changed { took }, timings, probes)?;
+                    self.succeeded(&order, Achieved::Changed { took }, &timings, probes)?;
                 }
                 End::Failed { failure, timings } => {
-                    self.failed(&order.policy, &failure, timings)?;
+                    self.failed(&order.policy, &failure, &timings)?;
                     if failure.is_open {
                         return Ok(false);
                     }
@@ -323,7 +323,7 @@ impl<H: Host, S: Store> Engine<H, S> {
                         prepare_milliseconds: Some(milliseconds(begun.elapsed())),
                         ..Timings::default()
                     };
-                    self.failed(policy, &Failure::of_host(&error), timings)?;
+                    self.failed(policy, &Failure::of_host(&error), &timings)?;
                 }
             }
         }
@@ -344,19 +344,19 @@ impl<H: Host, S: Store> Engine<H, S> {
             End::Stopped => {}
             End::Unchanged(timings) => {
                 for order in orders {
-                    self.succeeded(order, Achieved::Already, timings.clone(), Vec::new())?;
+                    self.succeeded(order, Achieved::Already, &timings, Vec::new())?;
                 }
             }
             End::Changed { took, timings, probes } => {
                 for order in orders {
                     let own = |name: &str| order.probes.iter().any(|probe| probe.name == name);
                     let probes = probes.iter().filter(|probe| own(&probe.name)).cloned().collect();
-                    self.succeeded(order, Achieved::Changed { took }, timings.clone(), probes)?;
+                    self.succeeded(order, Achieved::Changed { took }, &timings, probes)?;
                 }
             }
             End::Failed { failure, timings } if failure.concerns_all() => {
                 for order in orders {
-                    self.failed(&order.policy, &failure, timings.clone())?;
+                    self.failed(&order.policy, &failure, &timings)?;
                 }
                 return Ok(Some(!failure.is_open));
             }
@@ -389,14 +389,14 @@ impl<H: Host, S: Store> Engine<H, S> {
         &mut self,
         order: &Prepared,
         achieved: Achieved,
-        timings: Timings,
+        timings: &Timings,
         probes: Vec<knmstate_api::enactment::ProbeResult>,
     ) -> io::Result<()> {
         self.progress.succeeded(&order.policy);
         self.enactments.succeeded(order, achieved, timings, probes)
     }
 
-    fn failed(&mut self, policy: &str, failure: &Failure, timings: Timings) -> io::Result<()> {
+    fn failed(&mut self, policy: &str, failure: &Failure, timings: &Timings) -> io::Result<()> {
         let stage = self.progress.failed(policy, failure.setback, self.start.elapsed(), &failure.why);
         let failures = self.progress.failures(policy);
         self.enactments.failed(policy, &stage, failures, failure, timings)

@@ -279,7 +279,7 @@ async fn a_service_that_dies_half_way_is_waited_for_and_then_the_order_is_carrie
     assert!(status.conditions.is_true(PROGRESSING), "it will be tried again");
     let mut report = std::pin::pin!(trial.steady.hold());
     assert!(
-        timeout(Duration::from_secs(60), &mut report).await.is_err(),
+        timeout(Duration::from_mins(1), &mut report).await.is_err(),
         "nobody reports a half-applied change"
     );
     trial.machine.start_service();

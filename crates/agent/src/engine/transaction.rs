@@ -229,7 +229,7 @@ impl Laps {
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         // Nobody is left who could tell.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

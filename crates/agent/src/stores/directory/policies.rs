@@ -86,7 +86,7 @@ impl Found {
                 Some(name) => format!("policy {name}"),
                 None => format!("document {}", index + 1),
             };
-            match policy(document) {
+            match policy(&document) {
                 Err(what) => self.mistake(file, &place, what, before),
                 Ok(policy) => {
                     let name = name.unwrap_or_default();
@@ -114,7 +114,7 @@ fn documents(text: &str) -> Result<Vec<Value>, (String, String)> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-fn policy(document: Value) -> Result<NodeNetworkConfigurationPolicy, String> {
+fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy, String> {
     let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if kind != "NodeNetworkConfigurationPolicy" {
@@ -127,7 +127,7 @@ fn policy(document: Value) -> Result<NodeNetworkConfigurationPolicy, String> {
     }
     let mut unknown = Vec::new();
     let policy: NodeNetworkConfigurationPolicy =
-        serde_ignored::deserialize(&document, |path| unknown.push(path.to_string()))
+        serde_ignored::deserialize(document, |path| unknown.push(path.to_string()))
             .map_err(|error| error.to_string())?;
     // What others have put there is not for us: kubectl's annotations, fields of a live object.
     if let Some(path) = unknown.iter().find(|path| path.starts_with("spec.")) {
