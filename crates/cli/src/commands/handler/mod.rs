@@ -62,7 +62,7 @@ async fn handle(settings: Settings) -> Result<()> {
     })
     .context("cannot make a client of the API server")?;
 
-    let work = work(&settings, config, store.clone(), &health, stop.clone());
+    let work = Box::pin(work(&settings, config, store.clone(), &health, stop.clone()));
     let result = until_stopped(stop, work).await;
     health.set_ready(false);
     set_aside(&settings.readiness_file)?;
