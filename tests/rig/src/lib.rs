@@ -17,6 +17,7 @@
 pub mod api_server;
 pub mod binaries;
 mod forward;
+pub mod handler;
 pub mod images;
 mod kube_cgroup;
 mod kube_config;

@@ -212,13 +212,21 @@ impl Process {
     /// Behind nsenter, only the process that is meant gets the signal: nsenter would die of it at once, and seem to be
     /// the end of a process that still has things to do.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let own = self.child.id();
-        let children =
-            std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
-        match children.split_whitespace().next() {
-            Some(meant) if self.behind_nsenter => Ok(kill(Pid::from_raw(meant.parse()?), signal)?),
-            _ => self.signal_group(signal),
+        match self.behind() {
+            Some(meant) => Ok(kill(Pid::from_raw(i32::try_from(meant)?), signal)?),
+            None => self.signal_group(signal),
         }
+    }
+
+    /// The process that is meant, as the machine outside sees it: behind nsenter it is another one.
+    pub fn innermost(&self) -> Result<u32> {
+        if self.behind_nsenter { self.behind().context("it is not running yet") } else { Ok(self.id()) }
+    }
+
+    fn behind(&self) -> Option<u32> {
+        let own = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+        children.split_whitespace().next().filter(|_| self.behind_nsenter)?.parse().ok()
     }
 
     fn signal_group(&self, signal: Signal) -> Result<()> {

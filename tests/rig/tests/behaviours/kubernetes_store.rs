@@ -25,26 +25,8 @@ use tokio::{sync::watch, time::timeout};
 const NODE: &str = "node1";
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// All that a handler may do. In the cluster an admission policy narrows it further, to its own node's objects.
-const HANDLER_RIGHTS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: handler}
-rules:
-- {apiGroups: [nmstate.io], resources: [nodenetworkconfigurationenactments], verbs: [get, list, watch]}
-- {apiGroups: [nmstate.io], resources: [nodenetworkconfigurationenactments/status], verbs: [patch]}
-- {apiGroups: [nmstate.io], resources: [nodenetworkstates], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [nmstate.io], resources: [nodenetworkstates/status], verbs: [patch]}
-- {apiGroups: [""], resources: [nodes], verbs: [get]}
----
-# The node's own heartbeat, which one of the probes reads.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: handler, namespace: kube-node-lease}
-rules:
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
----
-# For a handler that must find nothing to write.
+/// For a handler that must find nothing to write.
+const ONLOOKER_RIGHTS: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: onlooker}
@@ -53,10 +35,16 @@ rules:
   resources: [nodenetworkconfigurationenactments, nodenetworkstates]
   verbs: [get, list, watch]
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: onlooker}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: onlooker}
+subjects: [{kind: ServiceAccount, name: onlooker, namespace: nmstate}]
+---
 apiVersion: v1
-kind: Namespace
-metadata: {name: nmstate}
-"#;
+kind: ServiceAccount
+metadata: {name: onlooker, namespace: nmstate}
+";
 
 /// A cluster with one node, and what the handler of that node needs.
 struct Cluster {
@@ -70,17 +58,9 @@ impl Cluster {
     async fn start() -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.install_crds().await?;
-        api.kubectl(["create", "namespace", "kube-node-lease"]).await?;
-        api.kubectl_with(HANDLER_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
-        for account in ["handler", "onlooker"] {
-            api.kubectl(["create", "serviceaccount", "-n", "nmstate", account]).await?.success()?;
-            let (role, user) =
-                (format!("--clusterrole={account}"), format!("--serviceaccount=nmstate:{account}"));
-            api.kubectl(["create", "clusterrolebinding", account, &role, &user]).await?.success()?;
-        }
-        let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
-        Api::all(api.client()).create(&PostParams::default(), &node).await?;
+        api.admit_handlers().await?;
+        api.kubectl_with(ONLOOKER_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
+        api.add_ready_node(NODE).await?;
         let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
         Ok(Self { api, enactments, states, _lab: lab })
     }

@@ -2,6 +2,7 @@
 
 mod api_server;
 mod crds;
+mod handler;
 mod handler_process;
 mod kube_node;
 mod kubernetes_store;

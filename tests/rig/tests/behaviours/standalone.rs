@@ -506,7 +506,7 @@ impl Trial {
 }
 
 /// The first condition that is true, as `kubectl get` shows it.
-fn shown(status: &Value) -> String {
+pub(crate) fn shown(status: &Value) -> String {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let shown = conditions.into_iter().find(|condition| condition["status"] == "True");
     shown.map_or_else(String::new, |condition| {
@@ -515,7 +515,7 @@ fn shown(status: &Value) -> String {
 }
 
 /// A bridge on a card, with an address.
-fn with_address() -> Value {
+pub(crate) fn with_address() -> Value {
     json!({ "interfaces": [
         { "name": "br1", "type": "linux-bridge", "state": "up",
           "bridge": { "options": { "stp": { "enabled": false } }, "port": [{ "name": "eth1" }] },
@@ -532,6 +532,6 @@ fn many_bridges() -> Value {
 }
 
 /// One that keeps the change open for a while, and fails in the end: nobody listens there.
-fn slow_probe() -> Value {
+pub(crate) fn slow_probe() -> Value {
     json!({ "probes": [{ "name": "web", "timeout": "60s", "tcp": { "host": "10.99.0.254", "port": 81 } }] })
 }

@@ -1,0 +1,205 @@
+//! `knmstate handler` in a node, with its rights in the cluster and no others.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::{
+    ApiServer, BoundTo, Lab, NmNode,
+    process::{Invocation, LAB_VARIABLE, Process, write_private},
+    wait,
+};
+
+const RIGHTS: &str = include_str!("handler_rights.yaml");
+const READY_LIMIT: Duration = Duration::from_secs(30);
+/// A handler that is asked to stop does so within this time.
+const STOP_LIMIT: Duration = Duration::from_secs(12);
+
+impl ApiServer {
+    /// The kinds of the product, and an account in namespace `nmstate` with the rights of a handler, called `handler`.
+    pub async fn admit_handlers(&self) -> Result<()> {
+        self.install_crds().await?;
+        self.kubectl_with(RIGHTS, ["apply", "-f", "-"]).await?.success()?;
+        Ok(())
+    }
+
+    /// A node that is Ready, though no kubelet says so.
+    pub async fn add_ready_node(&self, name: &str) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client());
+        let node = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        nodes.create(&PostParams::default(), &node).await?;
+        self.set_node_ready(name, true).await
+    }
+
+    pub async fn set_node_ready(&self, name: &str, ready: bool) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client());
+        let status = if ready { "True" } else { "False" };
+        let condition =
+            json!({"type": "Ready", "status": status, "reason": "Rig", "message": "the test says so"});
+        let status = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+        nodes.patch_status(name, &PatchParams::default(), &status).await?;
+        Ok(())
+    }
+
+    /// How many writes of handlers this API server has answered since it started, whether they changed anything or
+    /// not. Orders are written by others and do not count.
+    pub async fn writes_of_handlers(&self) -> Result<u64> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = self.client().request_text(request).await?;
+        Ok(writes_in(&metrics))
+    }
+}
+
+fn writes_in(metrics: &str) -> u64 {
+    let requests = metrics.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+    let writes = requests.filter(|line| {
+        let has = |label: &str| line.contains(label);
+        let is_write =
+            ["APPLY", "PATCH", "POST", "PUT", "DELETE"].iter().any(|verb| has(&format!("verb=\"{verb}\"")));
+        let of_handlers = has("resource=\"nodenetworkstates\"")
+            || (has("resource=\"nodenetworkconfigurationenactments\"") && has("subresource=\"status\""));
+        is_write && of_handlers
+    });
+    writes.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// How to start the handler of one node, again and again, with what it keeps on disk.
+#[derive(Clone, Debug)]
+pub struct HandlerSetup {
+    lab: Lab,
+    node: String,
+    program: PathBuf,
+    folder: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl HandlerSetup {
+    /// For a node that is known to the API server.
+    pub async fn new(lab: &Lab, api: &ApiServer, node: &str, program: PathBuf) -> Result<Self> {
+        let folder = lab.folder().join(format!("handler-of-{node}"));
+        fs::create_dir(&folder).context("a node has one handler")?;
+        let token = api.token("nmstate", "handler", BoundTo::Node(node)).await?;
+        write_private(&folder.join("kubeconfig"), &api.kubeconfig_with_token(&token))?;
+        Ok(Self {
+            lab: lab.clone(),
+            node: node.to_owned(),
+            program,
+            folder,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        })
+    }
+
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.environment.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What it keeps over a restart.
+    pub fn state_folder(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Starts it in its node; its log goes on where that of an earlier one ended.
+    pub fn start(&self, node: &NmNode) -> Result<Handler> {
+        let below = |name: &str| self.folder.join(name);
+        let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let readiness_file = below("healthy");
+        let _ = fs::remove_file(&readiness_file);
+        let mut invocation = Invocation::new([self.program.display().to_string(), "handler".to_owned()])
+            .arg(flag("kubeconfig", &below("kubeconfig")))
+            .arg(flag("state-dir", &self.state_folder()))
+            .arg(flag("readiness-file", &readiness_file))
+            .args(self.arguments.iter().cloned())
+            .env("NODE_NAME", &self.node)
+            .env("NMSTATE_INSTANCE_NODE_LOCK_FILE", below("lock").display().to_string())
+            .env("RUST_BACKTRACE", "0")
+            .env(LAB_VARIABLE, self.lab.id());
+        for (key, value) in &self.environment {
+            invocation = invocation.env(key, value);
+        }
+        let process = node.enter(invocation).start("handler", &below("handler.log"))?;
+        Ok(Handler { process, readiness_file })
+    }
+}
+
+/// A running handler; killed when dropped.
+#[derive(Debug)]
+pub struct Handler {
+    process: Process,
+    readiness_file: PathBuf,
+}
+
+impl Handler {
+    /// Waits until it has read the network of its node for the first time.
+    pub async fn until_ready(&mut self) -> Result<()> {
+        wait::until(READY_LIMIT, "the handler to be ready", async || {
+            self.process.check_running()?;
+            ensure!(self.readiness_file.exists(), "{}", self.process.log_tail(5));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends it as kubelet does.
+    pub async fn stop(self) -> Result<()> {
+        self.process.terminate(STOP_LIMIT).await
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Its process, as the machine outside sees it.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.innermost()
+    }
+
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.log_tail(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_handlers_write_counts() {
+        let line = |verb: &str, resource: &str, subresource: &str, count: u32| {
+            format!(
+                "apiserver_request_total{{code=\"200\",group=\"nmstate.io\",resource=\"{resource}\",\
+                 subresource=\"{subresource}\",verb=\"{verb}\"}} {count}"
+            )
+        };
+        let (order, state) = ("nodenetworkconfigurationenactments", "nodenetworkstates");
+        let metrics = [
+            line("APPLY", order, "status", 1),
+            line("APPLY", order, "", 10),
+            line("WATCH", state, "", 100),
+            line("POST", state, "", 1000),
+            line("APPLY", state, "status", 10000),
+            "apiserver_request_slo_duration{verb=\"APPLY\"} 7".to_owned(),
+        ];
+        assert_eq!(writes_in(&metrics.join("\n")), 11001);
+    }
+}
