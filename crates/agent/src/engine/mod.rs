@@ -116,6 +116,15 @@ pub enum Achieved {
     Changed { took: Duration },
 }
 
+/// What carrying out some orders has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carried {
+    Unchanged,
+    Changed,
+    /// A change could not be settled: nothing else may be begun before it is.
+    Open,
+}
+
 impl<H: Host, S: Store> Engine<H, S> {
     /// An engine that has not begun yet. Nobody can report the network from now on until it is known to be in no
     /// in-between state.
@@ -270,82 +279,93 @@ impl<H: Host, S: Store> Engine<H, S> {
         if self.held.is_none() {
             self.held = Some(self.steady.hold().await);
         }
-        let current = match self.host.observe().await {
-            Ok(current) => current,
-            Err(error) => {
-                for policy in &due {
-                    self.failed(policy, &Failure::of_host(&error), &Timings::default())?;
+        let mut left = due;
+        loop {
+            let current = match self.host.observe().await {
+                Ok(current) => current,
+                Err(error) => {
+                    for policy in &left {
+                        self.failed(policy, &Failure::of_host(&error), &Timings::default())?;
+                    }
+                    return Ok(true);
                 }
-                return Ok(true);
+            };
+            let (orders, refused) = self.prepare(&left, &current).await;
+            let progress = self.carry_out(in_order(orders)).await?;
+            // What one order makes may be what the capture of another asks for.
+            if progress == Carried::Changed && !refused.is_empty() {
+                left = refused.into_iter().map(|(policy, _)| policy).collect();
+                continue;
             }
-        };
-        let orders = in_order(self.prepare(&due, &current).await?);
-        if orders.len() > 1
-            && let Some(is_settled) = self.carry_out_together(&orders, &current).await?
-        {
-            return Ok(is_settled);
+            for (policy, error) in refused {
+                self.failed(&policy, &Failure::of_host(&error), &Timings::default())?;
+            }
+            return Ok(progress != Carried::Open);
         }
+    }
+
+    async fn carry_out(&mut self, orders: Vec<Prepared>) -> io::Result<Carried> {
+        if orders.len() > 1
+            && let Some(carried) = self.carry_out_together(&orders).await?
+        {
+            return Ok(carried);
+        }
+        let mut carried = Carried::Unchanged;
         for order in orders {
-            let end = self.transaction(&[&order], order.desired.clone()).carry_out(&current).await;
+            let end = self.transaction(&[&order], order.desired.clone()).carry_out().await;
             match end {
                 End::Stopped => break,
                 End::Unchanged(timings) => self.succeeded(&order, Achieved::Already, &timings, Vec::new())?,
                 End::Changed { took, timings, probes } => {
                     self.succeeded(&order, Achieved::Changed { took }, &timings, probes)?;
+                    carried = Carried::Changed;
                 }
                 End::Failed { failure, timings } => {
                     self.failed(&order.policy, &failure, &timings)?;
                     if failure.is_open {
-                        return Ok(false);
+                        return Ok(Carried::Open);
                     }
                 }
             }
         }
-        Ok(true)
+        Ok(carried)
     }
 
-    /// Works out what each order means on this node. What cannot be worked out has failed.
-    async fn prepare(&mut self, due: &[String], current: &NetworkState) -> io::Result<Vec<Prepared>> {
+    /// Works out what each order means on this node, now; and which of them mean nothing.
+    async fn prepare(
+        &mut self,
+        due: &[String],
+        current: &NetworkState,
+    ) -> (Vec<Prepared>, Vec<(String, HostError)>) {
         let abilities = self.host.abilities().await;
-        let mut prepared = Vec::with_capacity(due.len());
+        let (mut prepared, mut refused) = (Vec::new(), Vec::new());
         for policy in due {
             let Some(spec) = self.enactments.spec(policy).cloned() else { continue };
             let known = self.enactments.captured(policy);
-            let begun = Instant::now();
             match prepare(policy, &spec, &known, current, abilities, &self.settings, self.store.api_access())
             {
                 Ok(order) => {
                     self.enactments.prepared(&order);
                     prepared.push(order);
                 }
-                Err(error) => {
-                    let timings = Timings {
-                        prepare_milliseconds: Some(milliseconds(begun.elapsed())),
-                        ..Timings::default()
-                    };
-                    self.failed(policy, &Failure::of_host(&error), &timings)?;
-                }
+                Err(error) => refused.push((policy.clone(), error)),
             }
         }
-        Ok(prepared)
+        (prepared, refused)
     }
 
-    /// Several orders as one change: whether it was settled. `None` when they have to be tried one by one, so that
-    /// blame falls on the right one.
-    async fn carry_out_together(
-        &mut self,
-        orders: &[Prepared],
-        current: &NetworkState,
-    ) -> io::Result<Option<bool>> {
+    /// Several orders as one change. `None` when they have to be tried one by one, so that blame falls on the right one.
+    async fn carry_out_together(&mut self, orders: &[Prepared]) -> io::Result<Option<Carried>> {
         let Ok(whole) = join(orders.iter().map(|order| order.desired.sections())) else { return Ok(None) };
         let Ok(whole) = NetworkState::parse(serde_json::Value::Object(whole)) else { return Ok(None) };
         let members: Vec<&Prepared> = orders.iter().collect();
-        match self.transaction(&members, whole).carry_out(current).await {
-            End::Stopped => {}
+        match self.transaction(&members, whole).carry_out().await {
+            End::Stopped => Ok(Some(Carried::Unchanged)),
             End::Unchanged(timings) => {
                 for order in orders {
                     self.succeeded(order, Achieved::Already, &timings, Vec::new())?;
                 }
+                Ok(Some(Carried::Unchanged))
             }
             End::Changed { took, timings, probes } => {
                 for order in orders {
@@ -353,20 +373,20 @@ impl<H: Host, S: Store> Engine<H, S> {
                     let probes = probes.iter().filter(|probe| own(&probe.name)).cloned().collect();
                     self.succeeded(order, Achieved::Changed { took }, &timings, probes)?;
                 }
+                Ok(Some(Carried::Changed))
             }
             End::Failed { failure, timings } if failure.concerns_all() => {
                 for order in orders {
                     self.failed(&order.policy, &failure, &timings)?;
                 }
-                return Ok(Some(!failure.is_open));
+                Ok(Some(if failure.is_open { Carried::Open } else { Carried::Unchanged }))
             }
             End::Failed { failure, .. } => {
                 let policies: Vec<&str> = orders.iter().map(|order| &*order.policy).collect();
                 tracing::info!(?policies, why = failure.why, "together they fail; each is tried alone");
-                return Ok(None);
+                Ok(None)
             }
         }
-        Ok(Some(true))
     }
 
     fn transaction<'a>(

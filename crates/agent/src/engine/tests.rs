@@ -243,6 +243,26 @@ async fn together_they_fail_and_blame_falls_on_the_right_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_capture_of_what_another_order_makes_is_resolved_once_it_is_there() {
+    let trial = Trial::new();
+    let mut above = order(
+        "a",
+        json!({ "interfaces": [
+        { "name": "{{ capture.bridge.interfaces.0.name }}", "type": "linux-bridge", "state": "up", "mtu": 1400 }
+    ] }),
+    );
+    above.spec.capture = [("bridge".to_owned(), "interfaces.name==\"br1\"".to_owned())].into();
+    let bridge = json!({ "name": "br1", "type": "linux-bridge", "state": "up", "bridge": { "port": [] } });
+    let below = order("b", json!({ "interfaces": [bridge] }));
+    let outcomes = trial.run_once([above.clone(), below]).await;
+    assert_eq!(results(&outcomes), [("a", "changed"), ("b", "changed")]);
+    assert_eq!(trial.mtu("br1"), 1400);
+
+    let alone = Trial::new().run_once([above]).await;
+    assert!(results(&alone)[0].1.contains("bridge"), "without it, the capture is to blame: {alone:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn orders_that_contradict_each_other_are_tried_one_by_one() {
     let trial = Trial::new();
     let outcomes = trial.run_once([mtu("a", "eth1", 1400), mtu("b", "eth1", 1300)]).await;

@@ -72,10 +72,10 @@ pub(super) struct Transaction<'a, H, S> {
 }
 
 impl<H: Host, S: Store> Transaction<'_, H, S> {
-    pub(super) async fn carry_out(mut self, current: &NetworkState) -> End {
+    pub(super) async fn carry_out(mut self) -> End {
         let mut timings = Timings::default();
         let begun = Instant::now();
-        let result = self.steps(current, &mut timings).await;
+        let result = self.steps(&mut timings).await;
         match result {
             Ok(Some(probes)) => End::Changed { took: begun.elapsed(), timings, probes },
             Ok(None) => End::Unchanged(timings),
@@ -85,11 +85,7 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
     }
 
     /// `None` when there was nothing to do.
-    async fn steps(
-        &mut self,
-        current: &NetworkState,
-        timings: &mut Timings,
-    ) -> Result<Option<Vec<ProbeResult>>, Failure> {
+    async fn steps(&mut self, timings: &mut Timings) -> Result<Option<Vec<ProbeResult>>, Failure> {
         let mut clock = Laps::start();
         let plan = self.host.plan(&self.desired).await.map_err(|error| Failure::of_host(&error))?;
         timings.prepare_milliseconds = Some(clock.lap());
@@ -103,7 +99,8 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
             self.enactments.begun(order, failures).map_err(|error| cannot_note(&error))?;
         }
         let probes = self.probes();
-        let baseline = self.prober.baseline(&probes, current).await;
+        let current = self.host.observe().await.map_err(|error| Failure::of_host(&error))?;
+        let baseline = self.prober.baseline(&probes, &current).await;
         timings.baseline_milliseconds = Some(clock.lap());
 
         let deadline = self.orders.iter().map(|order| order.transaction_deadline).max().unwrap_or_default();

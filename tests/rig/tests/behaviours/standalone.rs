@@ -172,7 +172,7 @@ async fn network_manager_that_ends_in_the_middle_leaves_no_half_done_change() ->
         assert_eq!(shown(&status), "Failing FailedToConfigure", "after {end}: {status}");
         trial
             .node
-            .is_again(&before, Duration::from_secs(60))
+            .is_again(&before, Duration::from_mins(1))
             .await
             .with_context(|| format!("after {end}"))?;
         drop(agent);
@@ -198,7 +198,7 @@ async fn an_apply_that_hangs_is_bounded() -> Result<()> {
     println!("hanging apply: failed after {:?}", began.elapsed());
     assert_eq!(shown(&status), "Failing FailedToConfigure", "{status}");
     trial.node.signal_network_manager("CONT").await?;
-    trial.node.is_again(&before, Duration::from_secs(60)).await?;
+    trial.node.is_again(&before, Duration::from_mins(1)).await?;
     drop(agent);
     Ok(())
 }
