@@ -17,8 +17,12 @@ private_machine() {
   mkdir -p /run/dbus /run/NetworkManager /run/lock
   mkdir -p "$dir/overlay"
   mount -t tmpfs -o mode=755 tmpfs "$dir/overlay"
-  mkdir "$dir/overlay/upper" "$dir/overlay/work"
-  mount -t overlay -o "lowerdir=/etc,upperdir=$dir/overlay/upper,workdir=$dir/overlay/work" overlay /etc
+  local folder layer
+  for folder in /etc /var/lib; do
+    layer=$dir/overlay/${folder//\//-}
+    mkdir "$layer" "$layer/upper" "$layer/work"
+    mount -t overlay -o "lowerdir=$folder,upperdir=$layer/upper,workdir=$layer/work" overlay "$folder"
+  done
   mount -t tmpfs -o mode=755 tmpfs /var/lib/NetworkManager
   rm -f /etc/resolv.conf
   : >/etc/resolv.conf
