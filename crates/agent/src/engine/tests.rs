@@ -7,7 +7,7 @@ use knmstate_api::{
     reasons::enactment::{AVAILABLE, FAILING, PENDING, PROGRESSING},
 };
 use knmstate_host::{
-    Operation,
+    NetworkState, Operation,
     simulated::{ApplyFault, Fault, SimulatedHost, SimulatedMachine, Strikes},
 };
 use serde_json::{Value, json};
