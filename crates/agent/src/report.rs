@@ -7,7 +7,7 @@
 //! a change was settled, or a report is asked for ──────────┘
 //! ```
 //!
-//! Between events nothing runs but one timer of [`RESYNC`].
+//! Between events nothing runs but one timer of half an hour.
 
 use std::{sync::Arc, time::Duration};
 

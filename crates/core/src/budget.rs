@@ -1,6 +1,6 @@
 //! What is left out of a report that would be too large to store.
 //!
-//! Least useful first, one step after the other until it fits; [`STEPS`] is the list. A step is taken as a whole: half
+//! Least useful first, one step after the other until it fits; `STEPS` is the list. A step is taken as a whole: half
 //! of a list would be a different half with every change. What is left out is said in words.
 
 use std::{collections::BTreeMap, io};

@@ -2,8 +2,8 @@
 //!
 //! The loop in [`Engine::run`] is all there is to its life: leave nothing of ours open, take over the orders, carry out
 //! what is due, wait for something to happen. Which orders are due is decided in
-//! [`knmstate_core::progress`]; what is done with them in [`round`]; what one change goes through in [`transaction`];
-//! what is said about it in [`enactments`].
+//! [`knmstate_core::progress`]; what is done with them in `round`; what one change goes through in `transaction`;
+//! what is said about it in `enactments`.
 
 mod enactments;
 mod prepare;
