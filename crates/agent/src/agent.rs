@@ -66,14 +66,21 @@ impl<H: Host, S: Store> Agent<H, S> {
     pub async fn run_once(self, stop: impl Future<Output = ()>) -> io::Result<Vec<Outcome>> {
         let Self { engine, reporter, store, stop: stopper } = self;
         let mut work = std::pin::pin!(engine.run_once());
+        let mut stop = std::pin::pin!(stop);
         let outcomes = tokio::select! {
-            outcomes = &mut work => outcomes,
-            () = stop => {
+            outcomes = &mut work => {
+                tokio::select! {
+                    () = reporter.once() => {}
+                    () = stop => {}
+                }
+                outcomes
+            }
+            // Whoever is asked to end puts things in order, and does nothing else.
+            () = &mut stop => {
                 stopper.send_replace(true);
                 work.await
             }
         };
-        reporter.once().await;
         store.flush(FAREWELL).await;
         outcomes
     }

@@ -27,16 +27,18 @@ pub enum Verbosity {
     Debug,
 }
 
-/// From here on everything that is logged goes to standard error.
-pub fn start(format: Format, verbosity: Verbosity) -> Result<(), TryInitError> {
-    let registry = tracing_subscriber::registry().with(filter(verbosity));
+/// From here on everything that is logged goes to standard error, but for the targets in `untold`.
+pub fn start(format: Format, verbosity: Verbosity, untold: &[&'static str]) -> Result<(), TryInitError> {
+    let filter = filter(verbosity).with_targets(untold.iter().map(|target| (*target, LevelFilter::OFF)));
+    let registry = tracing_subscriber::registry().with(filter);
     match format {
         Format::Json => {
             let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_current_span(false);
             registry.with(lines.with_span_list(false).with_writer(std::io::stderr)).try_init()
         }
         Format::Text => {
-            registry.with(tracing_subscriber::fmt::layer().with_writer(std::io::stderr)).try_init()
+            let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr);
+            registry.with(lines).try_init()
         }
     }
 }
@@ -57,4 +59,31 @@ fn filter(verbosity: Verbosity) -> Targets {
         .with_targets(["nispor", "nmstate"].map(|quiet| (quiet, Level::ERROR)));
     // It repeats each failure of a call that its caller tells once and in better words.
     targets.with_target("kube_client", LevelFilter::OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_engine_warns_of_at_every_look_is_told_to_those_who_search_for_a_fault() {
+        let tells = |verbosity, target, level| filter(verbosity).would_enable(target, &level);
+        for (verbosity, at_most) in [
+            (Verbosity::Warn, Level::ERROR),
+            (Verbosity::Info, Level::ERROR),
+            (Verbosity::Debug, Level::INFO),
+        ] {
+            for target in ["nispor::query::inter_ifaces", "nmstate::nm::query_apply::apply"] {
+                for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG] {
+                    assert_eq!(
+                        tells(verbosity, target, level),
+                        level <= at_most,
+                        "{verbosity:?} {target} {level}"
+                    );
+                }
+            }
+            assert!(tells(verbosity, "knmstate_agent::report", Level::WARN));
+            assert!(!tells(verbosity, "kube_client::client", Level::ERROR));
+        }
+    }
 }

@@ -106,6 +106,14 @@ fn exit_codes() {
         (&[], 2, "", "Usage: knmstate"),
         (&["crd"], 2, "", "unrecognized subcommand 'crd'"),
         (&["crds", "--outptu", "x"], 2, "", "unexpected argument '--outptu' found"),
+        (&["standalone", "--help"], 0, "Exit codes: 0 every policy is applied", ""),
+        (&["standalone", "--once"], 2, "", "--policies <DIR>"),
+        (
+            &["standalone", "--once", "--policies", "/nowhere", "--state-dir", "/nowhere/either"],
+            2,
+            "",
+            "knmstate: cannot read the folder of policies, /nowhere: No such file or directory",
+        ),
     ] {
         let result = output(args);
         assert_eq!(result.status.code(), Some(code), "{args:?}");

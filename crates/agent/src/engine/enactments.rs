@@ -14,7 +14,7 @@ use knmstate_core::{
     enactment::{self, Stage},
 };
 
-use super::{Achieved, Outcome, prepare::Prepared, transaction::Failure};
+use super::{Achieved, OUTCOMES, Outcome, prepare::Prepared, transaction::Failure};
 use crate::{
     ledger::{Entry, Ledger},
     store::{Order, Orders, Store},
@@ -129,6 +129,9 @@ impl<S: Store> Enactments<S> {
         timings: &Timings,
         probes: Vec<ProbeResult>,
     ) -> io::Result<()> {
+        if let Achieved::Changed { took } = achieved {
+            tracing::info!(target: OUTCOMES, policy = order.policy, milliseconds = took.as_millis(), "applied");
+        }
         let outcome = Outcome { policy: order.policy.clone(), result: Ok(achieved) };
         self.outcomes.insert(order.policy.clone(), outcome);
         self.change(&order.policy, |status, node, now| {
@@ -152,7 +155,12 @@ impl<S: Store> Enactments<S> {
         failure: &Failure,
         timings: &Timings,
     ) -> io::Result<()> {
-        tracing::warn!(policy, why = failure.why, "an attempt failed");
+        let why = &failure.why;
+        if let Stage::Retrying { attempt, most, .. } = stage {
+            tracing::warn!(policy, why, "an attempt failed; number {attempt} of {most} follows");
+        } else {
+            tracing::warn!(target: OUTCOMES, policy, why, "failed");
+        }
         let outcome = Outcome { policy: policy.to_owned(), result: Err(failure.why.clone()) };
         self.outcomes.insert(policy.to_owned(), outcome);
         self.change(policy, |status, node, now| {

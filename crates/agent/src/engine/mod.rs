@@ -66,6 +66,9 @@ impl Settings {
 /// How long to wait before a change that could not be rolled back is looked at again, unless something happens.
 const CLEAN_UP_PAUSE: Duration = Duration::from_secs(5);
 
+/// The target under which it is logged how an order ended, for roles that tell it in another way.
+pub const OUTCOMES: &str = "knmstate_agent::outcomes";
+
 /// What an engine is made of.
 #[derive(Debug)]
 pub struct Parts<H, S> {

@@ -1,11 +1,18 @@
 //! `knmstate standalone`: the engine over a folder of policies, without Kubernetes.
 
-use std::{collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use knmstate_agent::{
     agent::Agent,
-    engine::{Parts, Settings},
+    engine::{OUTCOMES, Parts, Settings},
     health::Health,
     ledger::Ledger,
     probes::{DNS_HOST, Prober},
@@ -13,6 +20,7 @@ use knmstate_agent::{
 };
 use knmstate_core::progress::Retries;
 use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
+use nix::unistd::AccessFlags;
 
 use super::{make_private_folder, on_runtime};
 use crate::{
@@ -22,18 +30,23 @@ use crate::{
     shutdown,
 };
 
+const EXIT_CODES: &str = "\
+Exit codes: 0 every policy is applied, or was already; 1 a policy failed, or the
+machine could not be worked on; 2 the arguments or a policy cannot be understood
+(with --once nothing is changed then).";
+
 /// Configure this machine by a folder of policies, without a cluster.
 ///
 /// Every NodeNetworkConfigurationPolicy of the folder is applied as one guarded change: it is rolled back when the
 /// machine would lose its default gateway, its name servers or what the policy's own probes ask for.
 #[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub struct Args {
     /// The folder of policies: files that end in .yaml, .yml or .json, taken by name.
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
 
-    /// Apply the policies and end: 0 when all are applied, 1 when one failed, 2 when one cannot be understood (then
-    /// nothing is applied). Without this, the folder and the machine are watched until the end of the process.
+    /// Apply the policies and end. Without this, the folder and the machine are watched until the end of the process.
     #[arg(long)]
     once: bool,
 
@@ -65,9 +78,9 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(5..=3600))]
     change_deadline: u64,
 
-    /// How much is logged.
-    #[arg(long = "v", value_enum, value_name = "LEVEL", default_value_t = Verbosity::Warn)]
-    verbosity: Verbosity,
+    /// How much is logged to standard error; with --once warn if not given, otherwise info.
+    #[arg(long = "v", value_enum, value_name = "LEVEL")]
+    verbosity: Option<Verbosity>,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -76,8 +89,23 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
-    logging::start(Format::Text, args.verbosity).context("cannot set up logging")?;
-    on_runtime(go(args, out))
+    // The table tells how each policy ended.
+    let (verbosity, untold) =
+        if args.once { (Verbosity::Warn, &[OUTCOMES][..]) } else { (Verbosity::Info, &[][..]) };
+    logging::start(Format::Text, args.verbosity.unwrap_or(verbosity), untold)
+        .context("cannot set up logging")?;
+    on_runtime(go(args, out)).map_err(|error| {
+        let is_forbidden = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
+        if !is_root() && error.chain().filter_map(|cause| cause.downcast_ref()).any(is_forbidden) {
+            anyhow!("{error:#}; run knmstate as root")
+        } else {
+            error
+        }
+    })
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
 }
 
 async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
@@ -91,27 +119,43 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let mut labels: BTreeMap<_, _> = [("kubernetes.io/hostname".to_owned(), node.clone())].into();
     labels.extend(args.labels);
 
-    let state = &args.state_dir;
+    let (state, policies) = (&args.state_dir, &args.policies);
     let ledger = Ledger::open(state.join("orders"))
         .with_context(|| format!("cannot read the orders in {}", state.display()))?;
     let options =
-        Options { policies: args.policies.clone(), output: args.output, node: node.clone(), labels };
-    let store = DirectoryStore::open(options, &ledger)
-        .with_context(|| format!("cannot read the folder of policies, {}", args.policies.display()))?;
+        Options { policies: policies.clone(), output: args.output.clone(), node: node.clone(), labels };
+    let store = match DirectoryStore::open(options, &ledger) {
+        Ok(store) => store,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let policies = policies.display();
+            return refuse(&[format!(
+                "{policies} is no folder; --policies names the folder of the policies"
+            )]);
+        }
+        Err(error) => {
+            let policies = policies.display();
+            return refuse(&[format!("cannot read the folder of policies, {policies}: {error}")]);
+        }
+    };
     let found = store.found();
     if args.once && !found.mistakes.is_empty() {
-        for mistake in &found.mistakes {
-            writeln!(std::io::stderr(), "knmstate: {mistake}")?;
-        }
-        writeln!(std::io::stderr(), "knmstate: nothing was changed")?;
-        return Ok(ExitCode::from(2));
+        let mistakes = found.mistakes.iter().map(ToString::to_string);
+        return refuse(&mistakes.chain(["nothing was changed".to_owned()]).collect::<Vec<_>>());
     }
+    ensure!(is_root(), "only root may change the network of this machine; run knmstate as root");
     make_private_folder(state)?;
+    if let Some(folder) = &args.output {
+        make_output_folder(folder)?;
+    }
     let lock = state.join("lock");
     let Some(_lock) =
         node_lock::try_acquire(&lock).await.with_context(|| format!("cannot use {}", lock.display()))?
     else {
-        bail!("another knmstate uses {}; stop it first, or give --state-dir", state.display());
+        bail!(
+            "another knmstate is at work on this machine and holds {}; stop it first (if it is the service: \
+             systemctl stop knmstate)",
+            lock.display()
+        );
     };
 
     let host = NetworkManagerHost::start(HostOptions::new(state.join("journal")))
@@ -128,6 +172,7 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
             .await;
 
     if !args.once {
+        tracing::info!("the policies in {} hold; they and this machine are watched", policies.display());
         let follow = async { store.follow().await.context("cannot watch the folder of policies") };
         tokio::select! {
             end = follow => end?,
@@ -136,7 +181,12 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    let outcomes = agent.run_once(shutdown::requested()).await?;
+    let stop = async {
+        shutdown::requested().await;
+        // Nothing is left to be done when even this cannot be written.
+        let _ = writeln!(io::stderr(), "knmstate: asked to end; what is half done is rolled back first");
+    };
+    let outcomes = agent.run_once(stop).await?;
     let not_selected = store.not_selected();
     let rows: Vec<Row<'_>> = outcomes
         .iter()
@@ -147,11 +197,29 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         .chain(not_selected.iter().map(|policy| Row::not_selected(policy)))
         .collect();
     if rows.is_empty() {
-        writeln!(out, "there is no policy in {}", args.policies.display())?;
+        let policies = policies.display();
+        writeln!(out, "there is no policy in {policies}: no file that ends in .yaml, .yml or .json")?;
     } else {
         out.write_all(table(&rows).as_bytes())?;
     }
     out.flush()?;
     let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says what is wrong with what was given, which nothing was done about.
+fn refuse(reasons: &[String]) -> anyhow::Result<ExitCode> {
+    for reason in reasons {
+        writeln!(io::stderr(), "knmstate: {reason}")?;
+    }
+    Ok(ExitCode::from(2))
+}
+
+/// Made, and found to be writable, before anything is changed: whoever asks for a report relies on it.
+fn make_output_folder(folder: &Path) -> anyhow::Result<()> {
+    let make = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        Ok(nix::unistd::access(folder, AccessFlags::W_OK)?)
+    };
+    make().with_context(|| format!("cannot write into the folder {} (--output)", folder.display()))
 }

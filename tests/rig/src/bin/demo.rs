@@ -69,10 +69,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 async fn show() -> Result<()> {
     let began = Instant::now();
     let screen = Screen { is_terminal: io::stdout().is_terminal() };
-    screen.line("A machine of its own: NetworkManager, three network cards, and a network with")?;
-    screen.line("gateway, DHCP and DNS. All of it lives in namespaces and is gone at the end;")?;
-    screen.line("the network of this computer is not touched.")?;
-    screen.line("")?;
+    Screen::line("A machine of its own: NetworkManager, three network cards, and a network with")?;
+    Screen::line("gateway, DHCP and DNS. All of it lives in namespaces and is gone at the end;")?;
+    Screen::line("the network of this computer is not touched.")?;
+    Screen::line("")?;
     let shell = screen.during(Shell::start(screen)).await?;
 
     screen.title("The machine as it is")?;
@@ -96,13 +96,13 @@ async fn show() -> Result<()> {
     shell.shows("knmstate standalone --once --policies examples/quickstart").await?;
 
     screen.title("A policy that would cut the machine off")?;
-    shell.shows("cat examples/rolled-back/forgotten-gateway.yaml").await?;
+    shell.shows("cat examples/rolled-back/wrong-card.yaml").await?;
     let untouched = shell.node.snapshot().await?;
     shell.fails("knmstate standalone --once --policies examples/rolled-back").await?;
     shell.node.is_again(&untouched, Duration::from_secs(10)).await?;
     ensure!(shell.look().await? == after, "the machine is not as before");
     screen.good("Addresses, routes, rules, name servers and profiles: as they were before.")?;
-    screen.line("")?;
+    Screen::line("")?;
     shell.shows("ping -c 1 -W 2 10.99.0.254 | head -n 2").await?;
 
     screen.title("As a service, it also tells what others do to the network")?;
@@ -110,13 +110,13 @@ async fn show() -> Result<()> {
     let took = shell.changes_are_reported().await?;
     let seconds = took.as_secs_f64();
     screen.good(&format!("It was in the report {seconds:.2} s after the command was given."))?;
-    screen.line("")?;
+    Screen::line("")?;
     service.terminate(LIMIT).await?;
 
     drop(shell);
     screen.title(&format!("Done in {} s, and gone", began.elapsed().as_secs()))?;
-    screen.line("Next: README.md (use it on a machine of yours), examples/README.md,")?;
-    screen.line("      make cluster (Kubernetes, to play with), make test.")
+    Screen::line("Next: README.md (use it on a machine of yours), examples/README.md,")?;
+    Screen::line("      make cluster (Kubernetes, to play with), make test.")
 }
 
 /// What is looked at, as a user would look.
@@ -163,14 +163,14 @@ impl Shell {
         let code = self.run(command).await?;
         ensure!(code == Some(1), "this was to fail");
         self.screen.typed("echo $?")?;
-        self.screen.text("1\n\n")
+        Screen::text("1\n\n")
     }
 
     async fn run(&self, command: &str) -> Result<Option<i32>> {
         self.screen.typed(command)?;
         let output = self.screen.during(self.line(command).run(LIMIT)).await?;
-        self.screen.text(&output.stdout())?;
-        self.screen.line("")?;
+        Screen::text(&output.stdout())?;
+        Screen::line("")?;
         Ok(output.status.code())
     }
 
@@ -188,7 +188,7 @@ impl Shell {
         let output = Invocation::new(["diff", "--unified=100", &old?, &new?]).run(LIMIT).await?;
         // The first three lines name the files and the range.
         output.stdout().lines().skip(3).try_for_each(|line| self.screen.changed(line))?;
-        self.screen.line("")
+        Screen::line("")
     }
 
     /// The program as a service, when it has told of the machine for the first time.
@@ -248,7 +248,7 @@ impl Screen {
     fn title(self, text: &str) -> Result<()> {
         let rule = "─".repeat(70_usize.saturating_sub(text.chars().count()));
         self.painted("1", &format!("── {text} {rule}"))?;
-        self.line("")
+        Self::line("")
     }
 
     fn typed(self, command: &str) -> Result<()> {
@@ -263,21 +263,21 @@ impl Screen {
         match line.as_bytes().first() {
             Some(b'+') => self.painted("32", line),
             Some(b'-') => self.painted("31", line),
-            _ => self.line(line),
+            _ => Self::line(line),
         }
     }
 
-    fn text(self, text: &str) -> Result<()> {
-        text.lines().try_for_each(|line| self.line(line))
+    fn text(text: &str) -> Result<()> {
+        text.lines().try_for_each(Self::line)
     }
 
-    fn line(self, line: &str) -> Result<()> {
+    fn line(line: &str) -> Result<()> {
         Ok(writeln!(io::stdout(), "{}", line.trim_end())?)
     }
 
     fn painted(self, colour: &str, line: &str) -> Result<()> {
         let line = line.trim_end();
-        self.line(&if self.is_terminal { format!("\x1b[{colour}m{line}\x1b[0m") } else { line.to_owned() })
+        Self::line(&if self.is_terminal { format!("\x1b[{colour}m{line}\x1b[0m") } else { line.to_owned() })
     }
 
     /// Waits for something, and shows on a terminal that it is still waited for.

@@ -2,6 +2,7 @@
 
 mod api_server;
 mod crds;
+mod examples;
 mod handler;
 mod handler_process;
 mod kube_node;

@@ -170,11 +170,7 @@ async fn network_manager_that_ends_in_the_middle_leaves_no_half_done_change() ->
         trial.node.start_network_manager().await?;
         let status = trial.settled("p").await.with_context(|| format!("after {end}"))?;
         assert_eq!(shown(&status), "Failing FailedToConfigure", "after {end}: {status}");
-        trial
-            .node
-            .is_again(&before, Duration::from_mins(1))
-            .await
-            .with_context(|| format!("after {end}"))?;
+        trial.node.is_again(&before, Duration::from_mins(1)).await.with_context(|| format!("after {end}"))?;
         drop(agent);
     }
     Ok(())

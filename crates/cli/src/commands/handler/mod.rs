@@ -36,7 +36,7 @@ const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 
 pub fn run(args: Args) -> Result<()> {
     let (format, verbosity) = args.logging();
-    logging::start(format, verbosity).context("cannot set up logging")?;
+    logging::start(format, verbosity, &[]).context("cannot set up logging")?;
     let settings = args.settings()?;
     on_runtime(handle(settings))
 }

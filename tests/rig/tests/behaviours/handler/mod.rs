@@ -152,21 +152,57 @@ impl Trial {
         Ok([enactment.resource_version(), self.states.get(NODE).await?.resource_version()])
     }
 
-    /// Listens to everything that the kernel of the node is told.
-    fn monitor(&self) -> Result<Process> {
-        let monitor = Invocation::new(["ip", "monitor", "link", "address", "route", "rule"]);
-        self.node.enter(monitor).start("monitor", &self.lab.folder().join("monitor.log"))
+    /// Listens to everything that the kernel of the node is told, once the kernel itself has come to rest.
+    async fn monitor(&self) -> Result<Monitor> {
+        // A bridge tells that a port forwards once more when the forward delay is over, though it always did.
+        wait::until(LIMIT, "the timers of bridges to run out", async || {
+            let links = self.node.exec(["ip", "-d", "-j", "link"]).await?.json()?;
+            let timer = |link: &Value| link["linkinfo"]["info_slave_data"]["forward_delay_timer"].as_f64();
+            let mut timers = links.as_array().into_iter().flatten().filter_map(timer);
+            ensure!(timers.all(|left| left == 0.0), "{links}");
+            Ok(())
+        })
+        .await?;
+        let monitor = Invocation::new(["ip", "-ts", "monitor", "link", "address", "route", "rule"]);
+        let process = self.node.enter(monitor).start("monitor", &self.lab.folder().join("monitor.log"))?;
+        // Timers of the kernel are late by up to an eighth of their length.
+        let mut monitor = Monitor { process, before: 0 };
+        let mut since = Instant::now();
+        wait::until(LIMIT, "the kernel to be at rest", async || {
+            let heard = monitor.heard();
+            if !heard.is_empty() {
+                monitor.before += heard.len();
+                since = Instant::now();
+            }
+            ensure!(since.elapsed() >= QUIET, "it still moves: {heard}");
+            Ok(())
+        })
+        .await?;
+        Ok(monitor)
     }
 
     /// Proves that the monitor hears anything at all.
-    async fn would_have_heard(&self, monitor: &Process) -> Result<()> {
-        let heard = monitor.log_tail(usize::MAX);
+    async fn would_have_heard(&self, monitor: &Monitor) -> Result<()> {
+        let heard = monitor.heard();
         self.node.exec(["ip", "addr", "add", "10.97.0.99/24", "dev", "eth2"]).await?.success()?;
         wait::until(SOON, "the monitor", async || {
-            ensure!(monitor.log_tail(usize::MAX) != heard, "it hears nothing");
+            ensure!(monitor.heard() != heard, "it hears nothing");
             Ok(())
         })
         .await
+    }
+}
+
+/// Listens to what the kernel of a node tells everybody.
+struct Monitor {
+    process: Process,
+    /// How much it had heard before the kernel came to rest.
+    before: usize,
+}
+
+impl Monitor {
+    fn heard(&self) -> String {
+        self.process.log_tail(usize::MAX).split_off(self.before)
     }
 }
 

@@ -17,7 +17,11 @@ async fn an_order_becomes_available_with_three_writes() -> Result<()> {
     let before = trial.quiet().await?;
     let recording = Recording::start(&trial, "bridge").await?;
     let began = Instant::now();
-    trial.order("bridge", "Apply", &with_address(), &json!({})).await?;
+    let mut desired = with_address();
+    desired["routes"] = json!({ "config": [
+        { "destination": "198.51.100.0/24", "next-hop-interface": "br1", "next-hop-address": "10.98.0.254" }
+    ] });
+    trial.order("bridge", "Apply", &desired, &json!({})).await?;
     let status = trial.settled("bridge").await?;
     println!("available after {:?}", began.elapsed());
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
@@ -26,7 +30,7 @@ async fn an_order_becomes_available_with_three_writes() -> Result<()> {
 
     assert_eq!(status["policyGeneration"], 1);
     assert_eq!(status["desiredState"]["interfaces"][0]["name"], "br1", "{status}");
-    ensure!(status["features"].as_array().is_some_and(|features| !features.is_empty()), "{status}");
+    assert_eq!(status["features"], json!(["static-route"]), "{status}");
     let probes = status["probes"].as_array().into_iter().flatten();
     let passed: Vec<_> = probes
         .filter(|probe| probe["before"] == "Passed" && probe["after"] == "Passed")

@@ -20,13 +20,13 @@ async fn while_the_api_server_is_gone_nothing_changes_and_news_are_kept() -> Res
     let _handler = trial.handler().await?;
     trial.bridge().await?;
     trial.quiet().await?;
-    let monitor = trial.monitor()?;
+    let monitor = trial.monitor().await?;
     let before = trial.node.snapshot().await?;
     let versions = trial.versions("bridge").await?;
 
     trial.api.crash();
     sleep_until(Instant::now() + OUTAGE).await;
-    assert_eq!(monitor.log_tail(usize::MAX), "", "the kernel was told something");
+    assert_eq!(monitor.heard(), "", "the kernel was told something");
     assert_eq!(trial.node.snapshot().await?, before);
     trial.would_have_heard(&monitor).await?;
     trial.api.start_again().await?;
@@ -102,7 +102,7 @@ async fn after_a_reboot_far_from_the_api_server_orders_on_disk_are_carried_out()
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
     trial.node.come_to_rest().await?;
 
-    let monitor = trial.monitor()?;
+    let monitor = trial.monitor().await?;
     let now = trial.node.snapshot().await?;
     trial.api.start_again().await?;
     wait::until(RECONNECT, "the result to be delivered", async || {
@@ -112,7 +112,7 @@ async fn after_a_reboot_far_from_the_api_server_orders_on_disk_are_carried_out()
     })
     .await?;
     trial.quiet().await.context("after the API server was back")?;
-    assert_eq!(monitor.log_tail(usize::MAX), "", "the kernel was told something");
+    assert_eq!(monitor.heard(), "", "the kernel was told something");
     assert_eq!(trial.node.snapshot().await?, now);
     trial.would_have_heard(&monitor).await
 }
