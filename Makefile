@@ -12,7 +12,7 @@ setup: ## Installs what tests and demo need and cargo does not (root, Debian 12)
 # With an example among them, cargo builds what the tests need too, and nothing twice.
 demo: setup ## Shows policies, a rollback and the report on a machine of namespaces, in seconds
 	@cargo build --workspace --bin knmstate --bin demo --example apply_state
-	@cargo run --quiet --workspace --bin demo --example apply_state 2>/dev/null || true
+	@"$${CARGO_TARGET_DIR:-target}/debug/demo"
 
 test: setup ## Runs every test on real parts and prints a summary
 	@scripts/test

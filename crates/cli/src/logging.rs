@@ -53,10 +53,8 @@ fn filter(verbosity: Verbosity) -> Targets {
     // kind of interface that a kernel does not have, at each reading.
     let targets = Targets::new()
         .with_default(level)
-        .with_targets(
-            ["hyper", "hyper_util", "rustls", "tower", "zbus"].map(|quiet| (quiet, level.min(Level::INFO))),
-        )
-        .with_targets(["nispor", "nmstate"].map(|quiet| (quiet, Level::ERROR)));
+        .with_targets(["hyper", "hyper_util", "rustls", "tower"].map(|quiet| (quiet, level.min(Level::INFO))))
+        .with_targets(["nispor", "nmstate", "zbus"].map(|quiet| (quiet, Level::ERROR)));
     // It repeats each failure of a call that its caller tells once and in better words.
     targets.with_target("kube_client", LevelFilter::OFF)
 }
@@ -73,7 +71,7 @@ mod tests {
             (Verbosity::Info, Level::ERROR),
             (Verbosity::Debug, Level::INFO),
         ] {
-            for target in ["nispor::query::inter_ifaces", "nmstate::nm::query_apply::apply"] {
+            for target in ["nispor::query::inter_ifaces", "nmstate::nm::query_apply::apply", "zbus::proxy"] {
                 for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG] {
                     assert_eq!(
                         tells(verbosity, target, level),

@@ -71,7 +71,11 @@ impl NmNode {
         ] {
             self.exec(["nmcli"].iter().chain(arguments).copied()).await?.success()?;
         }
-        // The addresses that the kernel gives by itself are there when no check for duplicates is under way.
+        self.end_checks_for_duplicates().await
+    }
+
+    /// Waits until `eth0` has the address that the kernel gives by itself, and no check for duplicates is under way.
+    pub async fn end_checks_for_duplicates(&self) -> Result<()> {
         wait::until(REST_LIMIT, "the node to be at rest", async || {
             let addresses = self.exec(["ip", "-6", "addr", "show", "dev", "eth0"]).await?.success()?;
             ensure!(addresses.contains("fe80:") && !addresses.contains("tentative"), "{addresses}");

@@ -69,10 +69,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 async fn show() -> Result<()> {
     let began = Instant::now();
     let screen = Screen { is_terminal: io::stdout().is_terminal() };
-    Screen::line("A machine of its own: NetworkManager, three network cards, and a network with")?;
-    Screen::line("gateway, DHCP and DNS. All of it lives in namespaces and is gone at the end;")?;
-    Screen::line("the network of this computer is not touched.")?;
-    Screen::line("")?;
+    print("A machine of its own: NetworkManager, three network cards, and a network with")?;
+    print("gateway, DHCP and DNS. All of it lives in namespaces and is gone at the end;")?;
+    print("the network of this computer is not touched.")?;
+    print("")?;
     let shell = screen.during(Shell::start(screen)).await?;
 
     screen.title("The machine as it is")?;
@@ -97,12 +97,13 @@ async fn show() -> Result<()> {
 
     screen.title("A policy that would cut the machine off")?;
     shell.shows("cat examples/rolled-back/wrong-card.yaml").await?;
+    shell.node.end_checks_for_duplicates().await?;
     let untouched = shell.node.snapshot().await?;
     shell.fails("knmstate standalone --once --policies examples/rolled-back").await?;
     shell.node.is_again(&untouched, Duration::from_secs(10)).await?;
     ensure!(shell.look().await? == after, "the machine is not as before");
     screen.good("Addresses, routes, rules, name servers and profiles: as they were before.")?;
-    Screen::line("")?;
+    print("")?;
     shell.shows("ping -c 1 -W 2 10.99.0.254 | head -n 2").await?;
 
     screen.title("As a service, it also tells what others do to the network")?;
@@ -110,13 +111,13 @@ async fn show() -> Result<()> {
     let took = shell.changes_are_reported().await?;
     let seconds = took.as_secs_f64();
     screen.good(&format!("It was in the report {seconds:.2} s after the command was given."))?;
-    Screen::line("")?;
+    print("")?;
     service.terminate(LIMIT).await?;
 
     drop(shell);
     screen.title(&format!("Done in {} s, and gone", began.elapsed().as_secs()))?;
-    Screen::line("Next: README.md (use it on a machine of yours), examples/README.md,")?;
-    Screen::line("      make cluster (Kubernetes, to play with), make test.")
+    print("Next: README.md (use it on a machine of yours), examples/README.md,")?;
+    print("      make cluster (Kubernetes, to play with), make test.")
 }
 
 /// What is looked at, as a user would look.
@@ -145,10 +146,10 @@ impl Shell {
     }
 
     /// A command line in the machine, in the folder of this project.
-    fn line(&self, command: &str) -> Invocation {
+    fn command(&self, line: &str) -> Invocation {
         let here = rig_file("../..").display().to_string();
         // Standard output and standard error in the order in which they come.
-        let both = format!("exec 2>&1; {command}");
+        let both = format!("exec 2>&1; {line}");
         self.node.enter(Invocation::new(["env", "-C", &here, &self.path, "bash", "-c", &both]))
     }
 
@@ -163,20 +164,21 @@ impl Shell {
         let code = self.run(command).await?;
         ensure!(code == Some(1), "this was to fail");
         self.screen.typed("echo $?")?;
-        Screen::text("1\n\n")
+        print("1")?;
+        print("")
     }
 
     async fn run(&self, command: &str) -> Result<Option<i32>> {
         self.screen.typed(command)?;
-        let output = self.screen.during(self.line(command).run(LIMIT)).await?;
-        Screen::text(&output.stdout())?;
-        Screen::line("")?;
+        let output = self.screen.during(self.command(command).run(LIMIT)).await?;
+        output.stdout().lines().try_for_each(print)?;
+        print("")?;
         Ok(output.status.code())
     }
 
     /// The network as the user sees it.
     async fn look(&self) -> Result<String> {
-        self.line(&LOOK.join("; ")).run(LIMIT).await?.success()
+        self.command(&LOOK.join("; ")).run(LIMIT).await?.success()
     }
 
     /// Shows what two looks differ in, in the midst of what they have in common.
@@ -188,7 +190,7 @@ impl Shell {
         let output = Invocation::new(["diff", "--unified=100", &old?, &new?]).run(LIMIT).await?;
         // The first three lines name the files and the range.
         output.stdout().lines().skip(3).try_for_each(|line| self.screen.changed(line))?;
-        Screen::line("")
+        print("")
     }
 
     /// The program as a service, when it has told of the machine for the first time.
@@ -218,7 +220,7 @@ impl Shell {
         let command = format!("ip address add {NEW_ADDRESS}/24 dev eth2");
         self.screen.typed(&command)?;
         let began = Instant::now();
-        self.line(&command).run(LIMIT).await?.success()?;
+        self.command(&command).run(LIMIT).await?.success()?;
         let told = wait::until(LIMIT, "the new address to be reported", async || {
             ensure!(self.report()?.contains(NEW_ADDRESS), "it is not there");
             Ok(began.elapsed())
@@ -238,6 +240,10 @@ fn program() -> Result<PathBuf> {
     program.canonicalize().with_context(|| format!("there is no {}; use `make demo`", program.display()))
 }
 
+fn print(line: &str) -> Result<()> {
+    Ok(writeln!(io::stdout(), "{}", line.trim_end())?)
+}
+
 /// A terminal of 80 columns, or a file.
 #[derive(Clone, Copy)]
 struct Screen {
@@ -248,7 +254,7 @@ impl Screen {
     fn title(self, text: &str) -> Result<()> {
         let rule = "─".repeat(70_usize.saturating_sub(text.chars().count()));
         self.painted("1", &format!("── {text} {rule}"))?;
-        Self::line("")
+        print("")
     }
 
     fn typed(self, command: &str) -> Result<()> {
@@ -263,21 +269,13 @@ impl Screen {
         match line.as_bytes().first() {
             Some(b'+') => self.painted("32", line),
             Some(b'-') => self.painted("31", line),
-            _ => Self::line(line),
+            _ => print(line),
         }
-    }
-
-    fn text(text: &str) -> Result<()> {
-        text.lines().try_for_each(Self::line)
-    }
-
-    fn line(line: &str) -> Result<()> {
-        Ok(writeln!(io::stdout(), "{}", line.trim_end())?)
     }
 
     fn painted(self, colour: &str, line: &str) -> Result<()> {
         let line = line.trim_end();
-        Self::line(&if self.is_terminal { format!("\x1b[{colour}m{line}\x1b[0m") } else { line.to_owned() })
+        print(&if self.is_terminal { format!("\x1b[{colour}m{line}\x1b[0m") } else { line.to_owned() })
     }
 
     /// Waits for something, and shows on a terminal that it is still waited for.
