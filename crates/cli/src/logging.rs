@@ -44,17 +44,18 @@ pub fn start(format: Format, verbosity: Verbosity, untold: &[&'static str]) -> R
 }
 
 fn filter(verbosity: Verbosity) -> Targets {
-    let level = match verbosity {
-        Verbosity::Warn => Level::WARN,
-        Verbosity::Info => Level::INFO,
-        Verbosity::Debug => Level::DEBUG,
+    // These warn at every look at a machine without WLAN, with an older NetworkManager that serves well, or with an
+    // interface that goes meanwhile; and what really goes wrong is their error, which is told in better words.
+    let engine = |level: Level| ["nispor", "nmstate", "zbus"].map(|name| (name, level));
+    let targets = match verbosity {
+        Verbosity::Warn => Targets::new().with_default(Level::WARN).with_targets(engine(Level::ERROR)),
+        Verbosity::Info => Targets::new().with_default(Level::INFO).with_targets(engine(Level::ERROR)),
+        // The wire is of no help to anybody; and what nmstate tells there may hold secrets of the network.
+        Verbosity::Debug => Targets::new()
+            .with_default(Level::DEBUG)
+            .with_targets(engine(Level::INFO))
+            .with_targets(["hyper", "hyper_util", "rustls", "tower"].map(|quiet| (quiet, Level::INFO))),
     };
-    // The wire is of no help to anybody; what nmstate tells there may hold secrets of the network, and it warns of every
-    // kind of interface that a kernel does not have, at each reading.
-    let targets = Targets::new()
-        .with_default(level)
-        .with_targets(["hyper", "hyper_util", "rustls", "tower"].map(|quiet| (quiet, level.min(Level::INFO))))
-        .with_targets(["nispor", "nmstate", "zbus"].map(|quiet| (quiet, Level::ERROR)));
     // It repeats each failure of a call that its caller tells once and in better words.
     targets.with_target("kube_client", LevelFilter::OFF)
 }

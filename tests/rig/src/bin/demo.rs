@@ -199,7 +199,7 @@ impl Shell {
             "knmstate standalone --policies examples/quickstart \\\n           --output /run/knmstate";
         self.screen.typed(&format!("{command} &"))?;
         let service = self
-            .line(&format!("exec {command}"))
+            .command(&format!("exec {command}"))
             .start("knmstate", &self.lab.folder().join("service.log"))?;
         let told = wait::until(LIMIT, "the first report", async || {
             self.report()?;
