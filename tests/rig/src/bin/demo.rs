@@ -102,7 +102,7 @@ async fn show() -> Result<()> {
     shell.fails("knmstate standalone --once --policies examples/rolled-back").await?;
     shell.node.is_again(&untouched, Duration::from_secs(10)).await?;
     ensure!(shell.look().await? == after, "the machine is not as before");
-    screen.good("Addresses, routes, rules, name servers and profiles: as they were before.")?;
+    screen.good("Addresses, routes, rules and name servers: as they were before.")?;
     print("")?;
     shell.shows("ping -c 1 -W 2 10.99.0.254 | head -n 2").await?;
 
