@@ -16,11 +16,11 @@ pub(super) const NAME_SERVERS: What = &["auto-dns"];
 /// One that waited just so before the change does not count: on most networks without IPv6 routers every interface
 /// waits for one, forever.
 pub(super) fn awaits(now: &Document, before: Option<&Document>, family: Family, what: What) -> bool {
-    document::interfaces(now).filter(|interface| is_waiting(interface, family, what)).any(|interface| {
+    document::interfaces(now).filter(|interface| is_waiting(now, interface, family, what)).any(|interface| {
         let name = document::text(interface, "name");
         !before.is_some_and(|before| {
             document::interfaces(before)
-                .any(|known| document::text(known, "name") == name && is_waiting(known, family, what))
+                .any(|known| document::text(known, "name") == name && is_waiting(before, known, family, what))
         })
     })
 }
@@ -31,10 +31,10 @@ pub(super) fn may_return(now: &Document, family: Family, what: What) -> bool {
         .any(|interface| document::text(interface, "state") == "down" && asks(interface, family, what))
 }
 
-fn is_waiting(interface: &Document, family: Family, what: What) -> bool {
+fn is_waiting(state: &Document, interface: &Document, family: Family, what: What) -> bool {
     document::text(interface, "state") == "up"
         && asks(interface, family, what)
-        && !was_answered(interface, family)
+        && !was_answered(state, interface, family, what)
 }
 
 /// Whether an interface is set up to ask for something, and to take it.
@@ -48,8 +48,17 @@ fn asks(interface: &Document, family: Family, what: What) -> bool {
     is("enabled", true) && automatic && in_use && !what.iter().any(|key| is(key, false))
 }
 
-/// Whether it has got an answer: an address that is lent comes together with everything else that there is to get.
-fn was_answered(interface: &Document, family: Family) -> bool {
+/// Whether it has got an answer: an address that is lent comes together with everything else that there is to get. Only
+/// routes of IPv6 do not: routers announce them by themselves, whoever lends the address.
+fn was_answered(state: &Document, interface: &Document, family: Family, what: What) -> bool {
+    if family == Family::V6 && what == ROUTES {
+        let name = document::text(interface, "name");
+        return document::running_routes(state).any(|route| {
+            document::is_default_route(route)
+                && document::text(route, "destination").contains(':')
+                && document::text(route, "next-hop-interface") == name
+        });
+    }
     let addresses = section(interface, family).and_then(|section| section.get("address"));
     document::objects(addresses).any(|address| address.contains_key("valid-life-time"))
 }

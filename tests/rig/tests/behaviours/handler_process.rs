@@ -4,18 +4,14 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use rig::{
-    ApiServer, Lab, binaries,
-    process::{Invocation, LAB_VARIABLE, Process},
+    ApiServer, Lab, NmNode, binaries,
+    process::{Invocation, LAB_VARIABLE, Process, write_private},
     wait,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
 
-const LIMIT: Duration = Duration::from_secs(20);
-/// A handler looks every 5 s whether its turn has come.
-const TURN: Duration = Duration::from_secs(8);
+const LIMIT: Duration = Duration::from_mins(1);
+/// A handler looks every 5 s whether its turn has come, and reads the network before it is ready.
+const TURN: Duration = Duration::from_secs(30);
 /// A handler that is asked to stop does so within this time.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -26,27 +22,31 @@ struct Handler {
 }
 
 impl Handler {
-    async fn start(lab: &Lab, api: &ApiServer, name: &str) -> Result<Self> {
+    async fn start(node: &NmNode, lab: &Lab, api: &ApiServer, name: &str) -> Result<Self> {
         let below = |what: &str| lab.folder().join(format!("{name}.{what}"));
         let (readiness_file, log) = (below("healthy"), below("log"));
+        let kubeconfig = below("kubeconfig");
+        write_private(&kubeconfig, &api.kubeconfig_for("admin", &["system:masters"])?)?;
         // Left by an earlier run that had no time to remove it.
         std::fs::write(&readiness_file, "")?;
-        let process = Invocation::new([binaries::knmstate().await?.display().to_string()])
+        let call = Invocation::new([binaries::knmstate().await?.display().to_string()])
             .args(["handler", "--health-address=127.0.0.1:0", "--zap-time-encoding=iso8601"])
-            .arg(format!("--kubeconfig={}", api.kubeconfig().display()))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--state-dir={}", below("state").display()))
             .arg(format!("--readiness-file={}", readiness_file.display()))
             .env("NODE_NAME", "node1")
             .env("NMSTATE_INSTANCE_NODE_LOCK_FILE", lab.folder().join("lock").display().to_string())
-            .env(LAB_VARIABLE, lab.id())
-            .start(name, &log)?;
+            .env(LAB_VARIABLE, lab.id());
+        let process = node.enter(call).start(name, &log)?;
         Ok(Self { process, readiness_file, log })
     }
 
     async fn until_ready(&mut self, limit: Duration) -> Result<()> {
         wait::until(limit, "the handler to be ready", async || {
             self.process.check_running()?;
-            ensure!(self.readiness_file.exists(), "{}", self.process.log_tail(5));
+            // The file alone may still be the one of the earlier run.
+            let said = std::fs::read_to_string(&self.log)?.contains("\"message\":\"ready\"");
+            ensure!(said && self.readiness_file.exists(), "{}", self.process.log_tail(5));
             Ok(())
         })
         .await
@@ -62,55 +62,55 @@ impl Handler {
         .await
     }
 
-    async fn ask(&self, path: &str) -> Result<String> {
+    async fn ask(&self, node: &NmNode, path: &str) -> Result<String> {
         let serving = self.logged("answering /healthz").await?;
-        let mut stream = TcpStream::connect(serving["address"].as_str().context("an address")?).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer.lines().next().unwrap_or_default().to_owned())
+        let address = serving["address"].as_str().context("an address")?.replace(':', "/");
+        let request = format!("GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n");
+        let script = format!("exec 3<>/dev/tcp/{address}; printf '{request}' >&3; head -n 1 <&3");
+        Ok(node.exec(["bash", "-c", &script]).await?.success()?.trim().to_owned())
     }
 }
 
 #[tokio::test]
 async fn a_second_handler_waits_until_the_first_is_gone() -> Result<()> {
     let lab = Lab::new().await?;
+    let node = lab.nm_node("node1").start().await?;
     let api = lab.api_server().start().await?;
-    let mut first = Handler::start(&lab, &api, "first").await?;
+    let mut first = Handler::start(&node, &lab, &api, "first").await?;
     first.until_ready(LIMIT).await?;
-    assert_eq!(first.ask("/healthz").await?, "HTTP/1.1 200 OK");
-    assert_eq!(first.ask("/readyz").await?, "HTTP/1.1 200 OK");
+    assert_eq!(first.ask(&node, "/healthz").await?, "HTTP/1.1 200 OK");
+    assert_eq!(first.ask(&node, "/readyz").await?, "HTTP/1.1 200 OK");
     first.logged("no longer used: --zap-time-encoding").await?;
 
-    let mut second = Handler::start(&lab, &api, "second").await?;
+    let mut second = Handler::start(&node, &lab, &api, "second").await?;
     second.logged("another handler is at work on this node").await?;
     ensure!(!second.readiness_file.exists(), "not its turn, and ready");
-    assert_eq!(second.ask("/healthz").await?, "HTTP/1.1 200 OK");
-    assert_eq!(second.ask("/readyz").await?, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(second.ask(&node, "/healthz").await?, "HTTP/1.1 200 OK");
+    assert_eq!(second.ask(&node, "/readyz").await?, "HTTP/1.1 503 Service Unavailable");
 
     let readiness_file = first.readiness_file.clone();
     first.process.terminate(STOP).await?;
     ensure!(!readiness_file.exists(), "gone, and ready");
     second.until_ready(TURN).await?;
 
-    let third = Handler::start(&lab, &api, "third").await?;
+    let third = Handler::start(&node, &lab, &api, "third").await?;
     third.logged("another handler is at work on this node").await?;
     third.process.terminate(STOP).await.context("one that waits can be ended, too")?;
 
     // The kernel frees the lock of one that is killed.
     drop(second);
-    Handler::start(&lab, &api, "fourth").await?.until_ready(LIMIT).await
+    Handler::start(&node, &lab, &api, "fourth").await?.until_ready(LIMIT).await
 }
 
 #[tokio::test]
 async fn an_api_server_that_is_gone_keeps_no_handler_from_starting_and_ending() -> Result<()> {
     let lab = Lab::new().await?;
+    let node = lab.nm_node("node1").start().await?;
     let mut api = lab.api_server().start().await?;
     api.crash();
-    let mut handler = Handler::start(&lab, &api, "alone").await?;
+    let mut handler = Handler::start(&node, &lab, &api, "alone").await?;
     handler.until_ready(LIMIT).await?;
     handler.logged("cannot watch the orders of this node").await?;
-    assert_eq!(handler.ask("/healthz").await?, "HTTP/1.1 200 OK");
+    assert_eq!(handler.ask(&node, "/healthz").await?, "HTTP/1.1 200 OK");
     handler.process.terminate(STOP).await
 }
