@@ -85,6 +85,21 @@ impl NmNode {
     }
 }
 
+impl NmNode {
+    /// Waits until bridges have nothing more to tell by themselves: that a port forwards they tell once more when the
+    /// forward delay is over, though it always did.
+    pub async fn bridges_come_to_rest(&self) -> Result<()> {
+        wait::until(Duration::from_mins(1), "the timers of bridges to run out", async || {
+            let links = self.exec(["ip", "-d", "-j", "link"]).await?.json()?;
+            let timer = |link: &Value| link["linkinfo"]["info_slave_data"]["forward_delay_timer"].as_f64();
+            let mut timers = links.as_array().into_iter().flatten().filter_map(timer);
+            ensure!(timers.all(|left| left == 0.0), "{links}");
+            Ok(())
+        })
+        .await
+    }
+}
+
 /// The entries that only one of the two has.
 fn differences(before: &Snapshot, now: &Snapshot) -> String {
     let entries = |state: &Snapshot| -> Vec<String> {

@@ -154,15 +154,7 @@ impl Trial {
 
     /// Listens to everything that the kernel of the node is told, once the kernel itself has come to rest.
     async fn monitor(&self) -> Result<Monitor> {
-        // A bridge tells that a port forwards once more when the forward delay is over, though it always did.
-        wait::until(LIMIT, "the timers of bridges to run out", async || {
-            let links = self.node.exec(["ip", "-d", "-j", "link"]).await?.json()?;
-            let timer = |link: &Value| link["linkinfo"]["info_slave_data"]["forward_delay_timer"].as_f64();
-            let mut timers = links.as_array().into_iter().flatten().filter_map(timer);
-            ensure!(timers.all(|left| left == 0.0), "{links}");
-            Ok(())
-        })
-        .await?;
+        self.node.bridges_come_to_rest().await?;
         let monitor = Invocation::new(["ip", "-ts", "monitor", "link", "address", "route", "rule"]);
         let process = self.node.enter(monitor).start("monitor", &self.lab.folder().join("monitor.log"))?;
         // Timers of the kernel are late by up to an eighth of their length.
