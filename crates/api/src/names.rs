@@ -26,6 +26,8 @@ pub const HANDLER_COMPONENT: &str = "kubernetes-nmstate-handler";
 
 /// Field manager of everything the operator applies.
 pub const OPERATOR_FIELD_MANAGER: &str = "nmstate-operator";
+/// Field manager of everything the controller applies.
+pub const CONTROLLER_FIELD_MANAGER: &str = "nmstate-controller";
 /// Field manager of everything a handler applies.
 pub const HANDLER_FIELD_MANAGER: &str = "nmstate-handler";
 
@@ -40,6 +42,10 @@ pub mod relationship {
     /// The tool that manages the product.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 }
+
+/// The policy label, and the last part of the name, of the enactment of what an admin writes into the spec of a node's
+/// NodeNetworkState. No policy may be called so.
+pub const NODE_STATE_POLICY: &str = "node-network-state";
 
 /// A policy's name becomes the value of [`POLICY_LABEL`], and label values have at most this many characters.
 pub const MAX_POLICY_NAME_LENGTH: usize = 63;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,12 @@ pub struct NodeNetworkConfigurationEnactmentSpec {
     /// - Wait: nothing yet; it is not its turn.
     /// - Apply: make its network what desiredState says.
     /// - Restore: put back what was there before the policy.
+    /// - Abort: nothing any more; the rollout stopped before it was its turn.
     pub permit: Permit,
+
+    /// When the permit was given, for the deadline of the rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permit_time: Option<Time>,
 
     /// Whether the order changes the node (Apply, the default) or only works out what it would change (Plan).
     #[serde(default, skip_serializing_if = "is_default")]
@@ -109,4 +115,6 @@ pub enum Permit {
     Apply,
     /// Put back what was there before the policy.
     Restore,
+    /// Nothing any more: the rollout stopped before it was its turn.
+    Abort,
 }

@@ -23,6 +23,7 @@ pub mod document;
 pub mod enactment;
 pub mod join;
 pub mod needs;
+pub mod order;
 pub mod pace;
 pub mod probes;
 pub mod progress;

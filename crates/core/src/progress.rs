@@ -111,6 +111,11 @@ impl Progress {
             .collect()
     }
 
+    /// The orders whose turn will not come.
+    pub fn aborted(&self) -> Vec<&str> {
+        self.with(Permit::Abort).map(|(policy, _)| policy).collect()
+    }
+
     /// When the next order becomes due; `None` when that takes an event.
     pub fn next_due(&self) -> Option<Duration> {
         self.with(Permit::Apply)
@@ -198,7 +203,8 @@ fn is_same_order(
     one: &NodeNetworkConfigurationEnactmentSpec,
     other: &NodeNetworkConfigurationEnactmentSpec,
 ) -> bool {
-    one == &NodeNetworkConfigurationEnactmentSpec { permit: one.permit, ..other.clone() }
+    let NodeNetworkConfigurationEnactmentSpec { permit, permit_time, .. } = one.clone();
+    one == &NodeNetworkConfigurationEnactmentSpec { permit, permit_time, ..other.clone() }
 }
 
 #[cfg(test)]

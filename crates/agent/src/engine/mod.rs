@@ -191,6 +191,9 @@ impl<H: Host, S: Store> Engine<H, S> {
         for policy in self.progress.waiting() {
             self.enactments.tell_stage(policy, &Stage::Pending)?;
         }
+        for policy in self.progress.aborted() {
+            self.enactments.tell_stage(policy, &Stage::Aborted)?;
+        }
         Ok(())
     }
 

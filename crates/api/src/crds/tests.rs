@@ -339,7 +339,7 @@ fn optional_means_absent() {
 fn required_fields() {
     let order = schema(definition("nodenetworkconfigurationenactments"), "v1", "spec");
     assert_eq!(order["required"], json!(["nodeName", "permit", "policyGeneration", "policyName"]));
-    assert_eq!(order["properties"]["permit"]["enum"], json!(["Wait", "Apply", "Restore"]));
+    assert_eq!(order["properties"]["permit"]["enum"], json!(["Wait", "Apply", "Restore", "Abort"]));
     for definition in [
         definition("nodenetworkstates"),
         definition("nodenetworkconfigurationpolicies"),

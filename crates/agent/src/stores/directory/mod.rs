@@ -14,10 +14,14 @@ use std::{
 
 use jiff::Timestamp;
 use knmstate_api::{
-    Mode, NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus,
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus,
     NodeNetworkConfigurationPolicySpec, Permit,
 };
-use knmstate_core::{probes::ApiAccess, selection::selects};
+use knmstate_core::{
+    order::{self, Source},
+    probes::ApiAccess,
+    selection::selects,
+};
 use tokio::sync::watch as channel;
 
 pub use self::policies::{Found, Mistake};
@@ -111,7 +115,7 @@ impl DirectoryStore {
                 found.policies.iter().filter(|(_, (_, policy))| selects(&policy.spec, &options.labels));
             let given: BTreeMap<_, _> = selected
                 .map(|(name, (_, policy))| {
-                    let order = order(&options.node, name, &policy.spec, known.given.get(name));
+                    let order = order_of(&options.node, name, &policy.spec, known.given.get(name));
                     (name.clone(), order)
                 })
                 .collect();
@@ -141,28 +145,16 @@ impl DirectoryStore {
 }
 
 /// The order that a policy is for this machine. One that says something new is a new generation.
-fn order(
+fn order_of(
     node: &str,
     name: &str,
     policy: &NodeNetworkConfigurationPolicySpec,
     before: Option<&NodeNetworkConfigurationEnactmentSpec>,
 ) -> NodeNetworkConfigurationEnactmentSpec {
     let generation = before.map_or(1, |before| before.policy_generation);
-    let order = NodeNetworkConfigurationEnactmentSpec {
-        node_name: node.to_owned(),
-        policy_name: name.to_owned(),
-        policy_uid: None,
-        policy_generation: generation,
-        // There is nobody to wait for.
-        permit: if policy.mode == Mode::Plan { Permit::Wait } else { Permit::Apply },
-        mode: policy.mode,
-        desired_state: policy.desired_state.clone(),
-        capture: policy.capture.clone(),
-        probes: policy.probes.clone(),
-        deadlines: None,
-        drift: policy.drift,
-        on_delete: policy.on_delete,
-    };
+    let source = Source { name, uid: None, generation };
+    // There is nobody to wait for.
+    let order = order::order(node, source, policy, policy.desired_state.clone(), Permit::Apply);
     match before {
         Some(before) if *before != order => {
             NodeNetworkConfigurationEnactmentSpec { policy_generation: generation + 1, ..order }

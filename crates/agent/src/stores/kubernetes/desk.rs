@@ -3,12 +3,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use knmstate_client::call::{CallError, Pauses, Trouble};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, sleep_until},
 };
-
-use super::call::{CallError, Pauses, Trouble};
 
 /// What lies on a desk. It decides, without waiting for anything, what is to be written next.
 pub trait Papers: Send + 'static {

@@ -2,16 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use knmstate_api::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names,
+    names::HANDLER_FIELD_MANAGER,
+};
+use knmstate_client::{apply, call::CallError, watch::is_older};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use super::{
-    apply,
-    call::CallError,
-    desk::{Carrier, Desk, Next, Papers},
-    watch::is_older,
-};
+use super::desk::{Carrier, Desk, Next, Papers};
 
 /// How long a status that was written stands before it is written again because somebody else has changed it.
 const PEACE: Duration = Duration::from_secs(5);
@@ -143,7 +142,7 @@ impl Carrier<Enactments> for Writer {
         let name = names::enactment_name(&self.node, &say.policy);
         let mut object = NodeNetworkConfigurationEnactment::new(&name, None);
         object.status.clone_from(&say.status);
-        match apply::status(&api, &object, |object| &object.status).await {
+        match apply::status(&api, &object, |object| &object.status, HANDLER_FIELD_MANAGER).await {
             Ok(version) => desk.change(|enactments| enactments.written(say, version, Instant::now() + PEACE)),
             // Nobody wants to know any more.
             Err(error) if error.is_not_found() => desk.change(|enactments| enactments.forget(&say.policy)),

@@ -15,18 +15,16 @@
 //! Whoever carries out orders should tell the status of each one whenever the orders change: an enactment that was
 //! deleted and made anew has none, and what is there already costs nothing.
 
-mod apply;
-mod call;
 mod desk;
 mod enactments;
 mod node_state;
 mod orders;
-mod watch;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use knmstate_api::{NodeNetworkConfigurationEnactmentStatus, names};
+use knmstate_client::watch::{self, Selection};
 use knmstate_core::probes::ApiAccess;
 use kube::{Api, Client, Config};
 use tokio::{
@@ -34,7 +32,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use self::{desk::Desk, enactments::Enactments, node_state::NodeState, watch::Selection};
+use self::{desk::Desk, enactments::Enactments, node_state::NodeState};
 use crate::store::{Orders, ReportedNetwork, Store};
 
 /// Where the API is, and who speaks to it.

@@ -8,17 +8,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use knmstate_api::{
-    NodeNetworkState, NodeNetworkStateSpec, NodeNetworkStateStatus, names::FORCE_REFRESH_LABEL,
+    NodeNetworkState, NodeNetworkStateSpec, NodeNetworkStateStatus,
+    names::{FORCE_REFRESH_LABEL, HANDLER_FIELD_MANAGER},
+};
+use knmstate_client::{
+    apply,
+    call::{CallError, within_limit},
+    watch::{Seen, is_older},
 };
 use kube::{Api, Client, ResourceExt as _, api::Patch, core::DeserializeGuard};
 use tokio::time::Instant;
 
-use super::{
-    apply,
-    call::{CallError, within_limit},
-    desk::{Carrier, Desk, Next, Papers},
-    watch::{Seen, is_older},
-};
+use super::desk::{Carrier, Desk, Next, Papers};
 use crate::store::ReportedNetwork;
 
 /// How long what was written stands before it is written again because somebody else has changed it.
@@ -216,13 +217,15 @@ impl Carrier<NodeState> for Writer {
             Write::Object => {
                 let object = self.object().await?;
                 let patch = Patch::Apply(&object);
-                let made = within_limit(api.patch(&self.node, &apply::as_handler(), &patch)).await?;
+                let made =
+                    within_limit(api.patch(&self.node, &apply::as_manager(HANDLER_FIELD_MANAGER), &patch))
+                        .await?;
                 desk.change(|state| state.furnished(made));
             }
             Write::Status(status) => {
                 let mut object = NodeNetworkState::new(&self.node, NodeNetworkStateSpec::default());
                 object.status = *status;
-                match apply::status(&api, &object, |object| &object.status).await {
+                match apply::status(&api, &object, |object| &object.status, HANDLER_FIELD_MANAGER).await {
                     Ok(version) => {
                         desk.change(|state| state.written(object.status, version, Instant::now() + PEACE));
                     }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use knmstate_api::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names};
+use knmstate_client::watch::Seen;
 use kube::{ResourceExt as _, core::DeserializeGuard};
 use tokio::sync::watch;
 
 use super::{
     desk::Desk,
     enactments::{Enactments, There},
-    watch::Seen,
 };
 use crate::store::{Order, Orders};
 

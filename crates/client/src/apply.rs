@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 
-use knmstate_api::names::HANDLER_FIELD_MANAGER;
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams},
@@ -10,29 +9,34 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::call::{CallError, within_limit};
+use crate::call::{CallError, within_limit};
 
 /// By server-side apply, as the manager of all fields.
-pub fn as_handler() -> PatchParams {
-    PatchParams::apply(HANDLER_FIELD_MANAGER).force()
+pub fn as_manager(manager: &str) -> PatchParams {
+    PatchParams::apply(manager).force()
 }
 
-/// Applies the status of `object`, and returns the version that it made.
+/// Applies the status of `object` as `manager`, and returns the version that it made.
 ///
 /// What another manager has written, such as a handler of kubernetes-nmstate before us, stays where we say nothing of
 /// it; so that is removed in a second step.
-pub async fn status<K, S>(api: &Api<K>, object: &K, status_of: fn(&K) -> &S) -> Result<String, CallError>
+pub async fn status<K, S>(
+    api: &Api<K>,
+    object: &K,
+    status_of: fn(&K) -> &S,
+    manager: &str,
+) -> Result<String, CallError>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq,
 {
     let name = object.name_any();
-    let mut answer = within_limit(api.patch_status(&name, &as_handler(), &Patch::Apply(object))).await?;
+    let mut answer =
+        within_limit(api.patch_status(&name, &as_manager(manager), &Patch::Apply(object))).await?;
     if status_of(&answer) != status_of(object)
         && let Some(leftovers) = leftovers(&value(status_of(&answer)), &value(status_of(object)))
     {
-        let manager =
-            PatchParams { field_manager: Some(HANDLER_FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let manager = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let removal = Patch::Merge(json!({ "status": leftovers }));
         answer = within_limit(api.patch_status(&name, &manager, &removal)).await?;
     }

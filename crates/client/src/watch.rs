@@ -14,7 +14,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::call::{CallError, Pauses, Trouble, within_limit};
+use crate::call::{CallError, Pauses, Trouble, within_limit};
 
 /// The server ends a watch after this time, and it is begun anew. That is the sign of life on a quiet cluster, and
 /// costs one request that is served from memory.
@@ -23,6 +23,9 @@ const ROUND_SECONDS: u32 = 30;
 const SILENCE: Duration = Duration::from_secs(ROUND_SECONDS as u64 + 5);
 /// A watch that ends sooner was not served, and is not begun anew at once.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
+
+/// How many objects are listed at once.
+const PAGE: u32 = 500;
 
 /// What a watch has seen. An object that cannot be read is a name with a reason.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub enum Seen<K> {
 /// Which objects to watch.
 #[derive(Clone, Debug)]
 pub enum Selection {
+    All,
     Label(String),
     Name(String),
 }
@@ -43,6 +47,7 @@ pub enum Selection {
 impl Selection {
     fn list(&self) -> ListParams {
         match self {
+            Self::All => ListParams::default(),
             Self::Label(selector) => ListParams::default().labels(selector),
             Self::Name(name) => ListParams::default().fields(&format!("metadata.name={name}")),
         }
@@ -50,6 +55,7 @@ impl Selection {
 
     fn watch(&self) -> WatchParams {
         let params = match self {
+            Self::All => WatchParams::default(),
             Self::Label(selector) => WatchParams::default().labels(selector),
             Self::Name(name) => WatchParams::default().fields(&format!("metadata.name={name}")),
         };
@@ -112,9 +118,9 @@ where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
     if version.is_none() {
-        let list = within_limit(api.list(&selection.list())).await?;
-        *version = Some(list.metadata.resource_version.unwrap_or_default());
-        see(Seen::All(list.items));
+        let (listed, all) = list(api, selection).await?;
+        *version = Some(listed);
+        see(Seen::All(all));
         answered();
     }
     let from = version.clone().unwrap_or_default();
@@ -136,6 +142,26 @@ where
         *version = new_version;
         if let Some(seen) = seen {
             see(seen);
+        }
+    }
+}
+
+/// All objects, in pages of which each is answered in time, and the version of the whole.
+async fn list<K>(
+    api: &Api<DeserializeGuard<K>>,
+    selection: &Selection,
+) -> Result<(String, Vec<DeserializeGuard<K>>), CallError>
+where
+    K: Resource + DeserializeOwned + Clone + Debug,
+{
+    let mut all = Vec::new();
+    let mut page = selection.list().limit(PAGE);
+    loop {
+        let list = within_limit(api.list(&page)).await?;
+        all.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok((list.metadata.resource_version.unwrap_or_default(), all)),
         }
     }
 }

@@ -1,0 +1,1 @@
+//! The controller: from policies to the orders of nodes, and back to what policies say of themselves.

@@ -1,0 +1,1 @@
+//! What a cluster needs for knmstate, as objects to be applied.
