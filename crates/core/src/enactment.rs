@@ -6,12 +6,14 @@
 use jiff::Timestamp;
 use knmstate_api::{
     ConditionList,
-    ConditionStatus::{self, False, True, Unknown},
+    ConditionStatus::{False, True, Unknown},
     reasons::enactment::{
         ABORTED, AVAILABLE, CONFIGURATION_ABORTED, CONFIGURATION_PROGRESSING, FAILED_TO_CONFIGURE, FAILING,
         MAX_UNAVAILABLE_LIMIT_REACHED, PENDING, PROGRESSING, RETRYING, SUCCESSFULLY_CONFIGURED,
     },
 };
+
+use crate::rows::{self, Row};
 
 /// How far a node is with an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,21 +40,13 @@ pub enum Stage {
 
 /// Sets all five conditions to what they are at a stage.
 pub fn set(conditions: &mut ConditionList, stage: &Stage, node: &str, policy: &str, now: Timestamp) {
-    for (type_, status, reason, message) in rows(stage, node, policy) {
-        conditions.set(type_, status, reason, &message, now);
-    }
+    rows::set(conditions, rows(stage, node, policy), now);
 }
 
 /// Whether the conditions say this already, whenever they began to.
 pub fn says(conditions: &ConditionList, stage: &Stage, node: &str, policy: &str) -> bool {
-    rows(stage, node, policy).iter().all(|(type_, status, reason, message)| {
-        conditions.get(type_).is_some_and(|known| {
-            (known.status, &*known.reason, &*known.message) == (*status, reason, message)
-        })
-    })
+    rows::are_set(conditions, rows(stage, node, policy))
 }
-
-type Row = (&'static str, ConditionStatus, &'static str, String);
 
 fn rows(stage: &Stage, node: &str, policy: &str) -> [Row; 5] {
     let said = String::new;
@@ -128,6 +122,8 @@ fn rows(stage: &Stage, node: &str, policy: &str) -> [Row; 5] {
 
 #[cfg(test)]
 mod tests {
+    use knmstate_api::ConditionStatus;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;

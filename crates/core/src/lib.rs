@@ -6,6 +6,9 @@
 //! | question | module |
 //! |---|---|
 //! | Which nodes is a policy for? | [`selection`] |
+//! | What does a policy order of a node? | [`order`] |
+//! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`] |
+//! | What does a policy say of itself? | [`policy_status`] |
 //! | Which orders are due, and what follows from a failure? | [`progress`] |
 //! | What does a port of a bridge get by default? | [`bridge_defaults`] |
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
@@ -22,10 +25,14 @@ pub mod budget;
 pub mod document;
 pub mod enactment;
 pub mod join;
+pub mod limit;
 pub mod needs;
 pub mod order;
 pub mod pace;
+pub mod policy_status;
 pub mod probes;
 pub mod progress;
+pub mod rollout;
+mod rows;
 pub mod selection;
 pub mod shown;

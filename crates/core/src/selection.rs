@@ -15,7 +15,7 @@ fn has_all(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String>)
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-fn meets(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+pub(crate) fn meets(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     selector.match_labels.as_ref().is_none_or(|wanted| has_all(wanted, labels))
         && selector.match_expressions.iter().flatten().all(|requirement| meets_one(requirement, labels))
 }

@@ -1,0 +1,206 @@
+//! What a policy says of itself: its four conditions, derived from where its nodes stand.
+//!
+//! Users' tools match types, statuses, reasons and the sentences with counts. The denominators differ on purpose: nodes
+//! that are Ready for progress, all that take part for success and failure.
+
+use jiff::Timestamp;
+use knmstate_api::{
+    ConditionList,
+    ConditionStatus::{False, True, Unknown},
+    reasons::policy::{
+        AVAILABLE, CONFIGURATION_PROGRESSING, DEGRADED, FAILED_TO_CONFIGURE, IGNORED, NO_MATCHING_NODE,
+        PROGRESSING, SUCCESSFULLY_CONFIGURED,
+    },
+};
+
+use crate::{
+    rollout::Tally,
+    rows::{self, Row},
+};
+
+/// What is to be said of a policy, with the sentence that goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// It selects no node.
+    NoMatch,
+    Progressing(String),
+    Succeeded(String),
+    Failed(String),
+}
+
+impl Summary {
+    /// From where its nodes stand. A node that will try again has not failed.
+    pub fn of(tally: &Tally) -> Self {
+        let &Tally { nodes, ready, available, failed, aborted, pending, .. } = tally;
+        let finished = available + failed + aborted;
+        let unready = match nodes - ready {
+            0 => String::new(),
+            count => format!(", {count} nodes ignored due to NotReady state"),
+        };
+        if nodes == 0 {
+            return Self::NoMatch;
+        }
+        if failed + aborted > 0 {
+            let aborted = match aborted {
+                0 => String::new(),
+                count => format!(", {count} nodes aborted configuration"),
+            };
+            return Self::Failed(format!("{failed}/{nodes} nodes failed to configure{aborted}"));
+        }
+        if finished < ready {
+            return Self::Progressing(format!(
+                "Policy is progressing {finished}/{ready} nodes finished{unready}"
+            ));
+        }
+        if pending > 0 {
+            return Self::Progressing(format!(
+                "Policy is progressing {finished}/{ready} nodes finished, {pending} pending{unready}"
+            ));
+        }
+        Self::Succeeded(format!("{available}/{nodes} nodes successfully configured{unready}"))
+    }
+
+    /// Whether nothing more is going to happen by itself.
+    pub const fn is_final(&self) -> bool {
+        !matches!(self, Self::Progressing(_))
+    }
+
+    /// The sentence that goes with it.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::NoMatch => "Policy does not match any node",
+            Self::Progressing(message) | Self::Succeeded(message) | Self::Failed(message) => message,
+        }
+    }
+}
+
+/// Sets all four conditions.
+pub fn set(conditions: &mut ConditionList, summary: &Summary, now: Timestamp) {
+    rows::set(conditions, rows(summary), now);
+}
+
+/// Whether the conditions say this already, whenever they began to.
+pub fn says(conditions: &ConditionList, summary: &Summary) -> bool {
+    rows::are_set(conditions, rows(summary))
+}
+
+fn rows(summary: &Summary) -> [Row; 4] {
+    let unsaid = String::new;
+    let message = summary.message().to_owned();
+    match summary {
+        Summary::NoMatch => {
+            let reason = NO_MATCHING_NODE;
+            [
+                (AVAILABLE, False, reason, unsaid()),
+                (DEGRADED, False, reason, unsaid()),
+                (PROGRESSING, False, reason, unsaid()),
+                (IGNORED, True, reason, message),
+            ]
+        }
+        Summary::Progressing(_) => {
+            let reason = CONFIGURATION_PROGRESSING;
+            [
+                (AVAILABLE, Unknown, reason, unsaid()),
+                (DEGRADED, Unknown, reason, unsaid()),
+                (PROGRESSING, True, reason, message),
+                (IGNORED, False, reason, unsaid()),
+            ]
+        }
+        Summary::Succeeded(_) => {
+            let reason = SUCCESSFULLY_CONFIGURED;
+            [
+                (AVAILABLE, True, reason, message),
+                (DEGRADED, False, reason, unsaid()),
+                (PROGRESSING, False, reason, unsaid()),
+                (IGNORED, False, reason, unsaid()),
+            ]
+        }
+        Summary::Failed(_) => {
+            let reason = FAILED_TO_CONFIGURE;
+            [
+                (AVAILABLE, False, reason, unsaid()),
+                (DEGRADED, True, reason, message),
+                // Odd, and relied upon.
+                (PROGRESSING, False, CONFIGURATION_PROGRESSING, unsaid()),
+                (IGNORED, False, reason, unsaid()),
+            ]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knmstate_api::{ConditionStatus, reasons::policy::TYPES};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn tally(nodes: usize, ready: usize, [available, failed, aborted, pending]: [usize; 4]) -> Tally {
+        Tally { nodes, ready, available, failed, aborted, pending, holding: 0 }
+    }
+
+    #[test]
+    fn the_first_rule_that_holds_decides() {
+        use Summary::{Failed, NoMatch, Progressing, Succeeded};
+        let said = str::to_owned;
+        for (tally, expected) in [
+            (tally(0, 0, [0, 0, 0, 0]), NoMatch),
+            (tally(3, 3, [0, 1, 0, 2]), Failed(said("1/3 nodes failed to configure"))),
+            (
+                tally(3, 3, [0, 2, 1, 0]),
+                Failed(said("2/3 nodes failed to configure, 1 nodes aborted configuration")),
+            ),
+            (tally(3, 2, [0, 1, 0, 0]), Failed(said("1/3 nodes failed to configure"))),
+            (tally(3, 3, [0, 0, 0, 1]), Progressing(said("Policy is progressing 0/3 nodes finished"))),
+            (tally(3, 3, [2, 0, 0, 0]), Progressing(said("Policy is progressing 2/3 nodes finished"))),
+            (
+                tally(3, 2, [1, 0, 0, 0]),
+                Progressing(said(
+                    "Policy is progressing 1/2 nodes finished, 1 nodes ignored due to NotReady state",
+                )),
+            ),
+            (
+                tally(3, 2, [2, 0, 0, 1]),
+                Progressing(said(
+                    "Policy is progressing 2/2 nodes finished, 1 pending, 1 nodes ignored due to NotReady state",
+                )),
+            ),
+            (tally(3, 3, [3, 0, 0, 0]), Succeeded(said("3/3 nodes successfully configured"))),
+            (
+                tally(3, 2, [2, 0, 0, 0]),
+                Succeeded(said("2/3 nodes successfully configured, 1 nodes ignored due to NotReady state")),
+            ),
+        ] {
+            assert_eq!(Summary::of(&tally), expected, "{tally:?}");
+        }
+    }
+
+    /// Statuses and reasons of Available, Degraded, Progressing and Ignored.
+    #[test]
+    fn every_summary_says_what_users_tools_match() {
+        let all = |status: [ConditionStatus; 4], reason| status.map(|status| (status, reason));
+        let mut failed = all([False, True, False, False], "FailedToConfigure");
+        failed[2].1 = "ConfigurationProgressing";
+        for (summary, expected) in [
+            (Summary::NoMatch, all([False, False, False, True], "NoMatchingNode")),
+            (
+                Summary::Progressing("m".to_owned()),
+                all([Unknown, Unknown, True, False], "ConfigurationProgressing"),
+            ),
+            (Summary::Succeeded("m".to_owned()), all([True, False, False, False], "SuccessfullyConfigured")),
+            (Summary::Failed("m".to_owned()), failed),
+        ] {
+            let mut conditions = ConditionList::default();
+            set(&mut conditions, &summary, NOW);
+            assert!(conditions.iter().map(|condition| &*condition.type_).eq(TYPES));
+            for (type_, expected) in TYPES.into_iter().zip(expected) {
+                let found = conditions.get(type_).unwrap();
+                assert_eq!((found.status, &*found.reason), expected, "{type_} of {summary:?}");
+            }
+            assert_eq!(conditions.first_true().unwrap().message, summary.message());
+            assert!(says(&conditions, &summary));
+            assert!(!says(&conditions, &Summary::Succeeded("another".to_owned())));
+        }
+    }
+}
