@@ -8,6 +8,7 @@
 //! | Which nodes is a policy for? | [`selection`] |
 //! | What does a policy order of a node? | [`order`] |
 //! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`] |
+//! | Who of several controllers is in charge? | [`lease`] |
 //! | What does a policy say of itself? | [`policy_status`] |
 //! | Which orders are due, and what follows from a failure? | [`progress`] |
 //! | What does a port of a bridge get by default? | [`bridge_defaults`] |
@@ -25,6 +26,7 @@ pub mod budget;
 pub mod document;
 pub mod enactment;
 pub mod join;
+pub mod lease;
 pub mod limit;
 pub mod needs;
 pub mod order;
