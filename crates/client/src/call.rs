@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Why a call brought nothing.
 #[derive(Debug, Error)]
 pub enum CallError {
-    #[error("no answer within {} s", LIMIT.as_secs())]
+    #[error("no answer in time")]
     NoAnswer,
     #[error("{}", explain(.0))]
     Failed(#[from] kube::Error),
@@ -49,8 +49,17 @@ enum Kind {
     Refused(u16),
 }
 
+/// Within the time that any healthy answer takes.
 pub async fn within_limit<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    match tokio::time::timeout(LIMIT, call).await {
+    within(LIMIT, call).await
+}
+
+/// Within a time of the caller's choice.
+pub async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, call).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(CallError::NoAnswer),
     }

@@ -1,1 +1,20 @@
 //! The controller: from policies to the orders of nodes, and back to what policies say of themselves.
+//!
+//! ```text
+//!   watches ──► world ──► plan ──► writes ──► enactments, statuses of policies, events
+//!                 ▲                  │ what was written
+//!                 └──────────────────┘
+//! ```
+//!
+//! One of several controllers leads ([`lease`]). It reads everything anew when it takes over ([`sources`]), keeps what
+//! matters of it in a [`world`], and decides from that alone ([`plan`], over the pure rules of `knmstate_core`). What
+//! it has decided counts as done from that moment, whether the server has answered or not ([`leader`]); so
+//! a cache that lags behind cannot make it decide twice.
+
+pub mod events;
+pub mod leader;
+pub mod lease;
+pub mod plan;
+pub mod sources;
+pub mod world;
+pub mod writes;

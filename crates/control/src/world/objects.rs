@@ -1,0 +1,102 @@
+//! Objects of which little is needed, read so that the rest is never kept.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use kube::Resource;
+use serde::Deserialize;
+
+/// A node: its labels, and whether it is Ready.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct SlimNode {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    #[serde(default)]
+    last_transition_time: Option<Time>,
+}
+
+impl SlimNode {
+    /// Whether it is Ready, and since when that is so.
+    pub fn readiness(&self) -> (bool, Option<Timestamp>) {
+        let ready = self.status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let since = ready.and_then(|condition| condition.last_transition_time.as_ref());
+        (ready.is_some_and(|condition| condition.status == "True"), since.map(|time| time.0))
+    }
+}
+
+/// A pod: the node that it runs on.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct SlimPod {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: Option<String>,
+}
+
+impl SlimPod {
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref()
+    }
+}
+
+/// Reads what is asked of the API as the whole kind does.
+macro_rules! reads_like {
+    ($slim:ty, $whole:ty) => {
+        impl Resource for $slim {
+            type DynamicType = ();
+            type Scope = <$whole as Resource>::Scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                <$whole as Resource>::kind(&())
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                <$whole as Resource>::group(&())
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                <$whole as Resource>::version(&())
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                <$whole as Resource>::plural(&())
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+reads_like!(SlimNode, Node);
+reads_like!(SlimPod, Pod);
