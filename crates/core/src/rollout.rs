@@ -8,11 +8,14 @@
 //! - a node that was permitted and has not finished keeps its permit in the next generation. It may be in the middle of
 //!   its work, and to let another one begin in its place would be one too many.
 
+mod facts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use knmstate_api::{NodeNetworkConfigurationPolicySpec, Permit, rollout::Canary};
 
+pub use self::facts::enactment_facts;
 use crate::{limit, selection::meets};
 
 /// How long a node that went away may hold up a rollout, unless the policy says otherwise.
