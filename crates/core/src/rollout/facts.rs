@@ -15,10 +15,8 @@ pub fn enactment_facts(
     wanted: &NodeNetworkConfigurationEnactmentSpec,
 ) -> Enactment {
     let Some(spec) = spec else {
-        // The status of kubernetes-nmstate names no UID.
-        let speaks_of_it = status.policy_generation == wanted.policy_generation
-            && (status.policy_uid.is_none() || status.policy_uid == wanted.policy_uid);
-        return Enactment { order: None, stage: if speaks_of_it { stage(status) } else { Stage::Open } };
+        let stage = if speaks_of(status, wanted) { stage(status) } else { Stage::Open };
+        return Enactment { order: None, stage };
     };
     // What is said of this order, which may be older than the one that is wanted.
     let of_order = if speaks_of(status, spec) { stage(status) } else { Stage::Open };
@@ -49,11 +47,14 @@ fn stage(status: &NodeNetworkConfigurationEnactmentStatus) -> Stage {
     Stage::Open
 }
 
+/// A status of kubernetes-nmstate names no UID. It counts until the node has said something itself, so that nothing
+/// changes in what a policy says when it is taken over.
 fn speaks_of(
     status: &NodeNetworkConfigurationEnactmentStatus,
     order: &NodeNetworkConfigurationEnactmentSpec,
 ) -> bool {
-    (status.policy_generation, &status.policy_uid) == (order.policy_generation, &order.policy_uid)
+    status.policy_generation == order.policy_generation
+        && (status.policy_uid.is_none() || status.policy_uid == order.policy_uid)
 }
 
 /// Whether two orders differ in nothing but whom they come from and whether they are permitted.
@@ -156,7 +157,8 @@ mod tests {
             ("u", 3, Some("u"), 3, true, true, DONE),
             ("u", 3, Some("u"), 2, true, false, Stage::Open),
             ("u", 3, Some("old"), 3, true, false, Stage::Open),
-            ("u", 3, None, 3, true, false, Stage::Open),
+            // What kubernetes-nmstate has said.
+            ("u", 3, None, 3, true, true, DONE),
             ("u", 2, Some("u"), 2, false, true, Stage::Open),
             ("u", 2, Some("u"), 1, false, false, Stage::Open),
             ("old", 3, Some("old"), 3, false, true, Stage::Open),
