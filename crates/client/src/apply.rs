@@ -61,6 +61,26 @@ fn leftovers(there: &Value, wanted: &Value) -> Option<Value> {
     (!removed.is_empty()).then_some(Value::Object(removed))
 }
 
+/// The merge patch that makes what is there exactly what is wanted, for whoever is its only writer.
+pub fn exact_merge(there: &impl Serialize, wanted: &impl Serialize) -> Value {
+    let (there, mut wanted) = (value(there), value(wanted));
+    if let Some(leftovers) = leftovers(&there, &wanted) {
+        merge(&mut wanted, leftovers);
+    }
+    wanted
+}
+
+fn merge(into: &mut Value, other: Value) {
+    match (into, other) {
+        (Value::Object(into), Value::Object(other)) => {
+            for (key, value) in other {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, other) => *into = other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +99,18 @@ mod tests {
             (json!({"a": [{"x": 1}, 2]}), json!({"a": [{}]}), None),
         ] {
             assert_eq!(leftovers(&there, &wanted), removal, "{there} and {wanted}");
+        }
+    }
+
+    #[test]
+    fn what_is_merged_is_what_is_wanted() {
+        for (there, wanted, patch) in [
+            (json!({}), json!({"a": 1}), json!({"a": 1})),
+            (json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1, "b": null})),
+            (json!({"m": {"3": 1, "4": 2}}), json!({"m": {"4": 1}}), json!({"m": {"3": null, "4": 1}})),
+            (json!({"m": {"3": 1}}), json!({}), json!({"m": null})),
+        ] {
+            assert_eq!(exact_merge(&there, &wanted), patch, "{there} to {wanted}");
         }
     }
 }

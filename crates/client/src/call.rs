@@ -55,10 +55,7 @@ pub async fn within_limit<T>(call: impl Future<Output = kube::Result<T>>) -> Res
 }
 
 /// Within a time of the caller's choice.
-pub async fn within<T>(
-    limit: Duration,
-    call: impl Future<Output = kube::Result<T>>,
-) -> Result<T, CallError> {
+pub async fn within<T>(limit: Duration, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     match tokio::time::timeout(limit, call).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(CallError::NoAnswer),
@@ -125,7 +122,19 @@ impl Trouble {
 pub struct Pauses(ExponentialBackoff);
 
 impl Pauses {
+    /// From the shortest on.
     pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long to wait now; longer each time.
+    pub fn longer(&mut self) -> Duration {
+        self.0.next().unwrap_or(Duration::from_secs(30))
+    }
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
         // Chance adds up to as much again.
         let pauses = ExponentialBuilder::new()
             .with_min_delay(Duration::from_secs(1))
@@ -134,10 +143,6 @@ impl Pauses {
             .without_max_times()
             .with_jitter();
         Self(pauses.build())
-    }
-
-    pub fn next(&mut self) -> Duration {
-        self.0.next().unwrap_or(Duration::from_secs(30))
     }
 }
 
@@ -198,9 +203,9 @@ mod tests {
     #[test]
     fn pauses_grow_from_one_second_and_stay_within_half_a_minute() {
         let mut pauses = Pauses::new();
-        let first = pauses.next();
+        let first = pauses.longer();
         assert!((1..=2).contains(&first.as_secs()), "{first:?}");
-        for pause in std::iter::repeat_with(|| pauses.next()).take(100) {
+        for pause in std::iter::repeat_with(|| pauses.longer()).take(100) {
             assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(30), "{pause:?}");
         }
     }

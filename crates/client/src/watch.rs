@@ -89,7 +89,7 @@ pub async fn follow<K>(
         }
         match end {
             Ok(()) if began.elapsed() >= SHORTEST_ROUND => pauses = Pauses::new(),
-            Ok(()) => sleep(pauses.next()).await,
+            Ok(()) => sleep(pauses.longer()).await,
             Err(error) => {
                 let expired = error.code() == Some(410);
                 if !expired {
@@ -100,7 +100,7 @@ pub async fn follow<K>(
                 if !matches!(error, CallError::NoAnswer) && !is_transport(&error) {
                     version = None;
                 }
-                sleep(pauses.next()).await;
+                sleep(pauses.longer()).await;
             }
         }
     }

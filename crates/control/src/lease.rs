@@ -95,7 +95,15 @@ impl Keeper {
         ));
         let api = Api::namespaced(client, &options.namespace);
         let trouble = Trouble::new("renew the lease of the controllers");
-        let state = State { api, options, until, start: Instant::now(), known: Known::Unasked, renewed: None, trouble };
+        let state = State {
+            api,
+            options,
+            until,
+            start: Instant::now(),
+            known: Known::Unasked,
+            renewed: None,
+            trouble,
+        };
         task.spawn(state.run(seen, wanted_back));
         Self { leadership: Leadership(leadership), give_back, task }
     }
@@ -116,7 +124,10 @@ enum Known {
     /// The server was not asked yet.
     Unasked,
     Nothing,
-    Lease { seen: Seen, object: Arc<Lease> },
+    Lease {
+        seen: Seen,
+        object: Arc<Lease>,
+    },
 }
 
 struct State {
@@ -188,10 +199,10 @@ impl State {
         if self.is_older(&object.resource_version().unwrap_or_default()) {
             return;
         }
-        match object.0 {
-            Ok(object) => self.learn(object),
-            Err(_) => tracing::warn!("the lease of the controllers cannot be read"),
-        }
+        let Ok(object) = object.0 else {
+            return tracing::warn!("the lease of the controllers cannot be read");
+        };
+        self.learn(object);
     }
 
     fn see_nothing(&mut self) {
@@ -284,9 +295,15 @@ impl State {
         LeaseSpec {
             holder_identity: Some(self.options.identity.clone()),
             lease_duration_seconds: seconds,
-            acquire_time: before.filter(|_| had_it).map_or_else(|| now.clone(), |before| before.acquire_time.clone()),
+            acquire_time: before
+                .filter(|_| had_it)
+                .map_or_else(|| now.clone(), |before| before.acquire_time.clone()),
             renew_time: now,
-            lease_transitions: Some(if had_it { transitions } else { transitions + i32::from(before.is_some()) }),
+            lease_transitions: Some(if had_it {
+                transitions
+            } else {
+                transitions + i32::from(before.is_some())
+            }),
             ..LeaseSpec::default()
         }
     }
@@ -305,7 +322,9 @@ impl State {
         }
         match limited(self.api.replace(&self.options.name, &PostParams::default(), &lease)).await {
             Ok(_) => tracing::info!(identity = self.options.identity, "gave the lease back"),
-            Err(error) => tracing::warn!("cannot give the lease back: {error}; others take it when it has run out"),
+            Err(error) => {
+                tracing::warn!("cannot give the lease back: {error}; others take it when it has run out");
+            }
         }
     }
 }

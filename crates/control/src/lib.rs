@@ -11,10 +11,12 @@
 //! it has decided counts as done from that moment, whether the server has answered or not ([`leader`]); so
 //! a cache that lags behind cannot make it decide twice.
 
+pub mod controller;
 pub mod events;
 pub mod leader;
 pub mod lease;
 pub mod plan;
+pub mod queue;
 pub mod sources;
 pub mod world;
 pub mod writes;

@@ -8,7 +8,7 @@
 //! - a node that was permitted and has not finished keeps its permit in the next generation. It may be in the middle of
 //!   its work, and to let another one begin in its place would be one too many.
 
-mod facts;
+pub mod facts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,7 @@ pub struct Enactment {
 }
 
 /// What of an order matters for a rollout.
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     pub permit: Permit,

@@ -89,6 +89,15 @@ impl Enactments {
         self.entry(policy, node).decided = Some(order);
     }
 
+    /// An order is not to be written after all. Should it be on its way already, the watch will tell.
+    pub fn undecide(&mut self, policy: &str, node: &str) {
+        let Some(known) = self.0.get_mut(policy).and_then(|nodes| nodes.get_mut(node)) else { return };
+        known.decided = None;
+        if known.uid.is_empty() {
+            self.removed(policy, node);
+        }
+    }
+
     /// An order was written. One that was decided since then still has to be.
     pub fn written(
         &mut self,
@@ -153,7 +162,11 @@ impl Enactments {
                     enactment.decided = None;
                 }
                 let what = what_happened(&before.status, &enactment.status);
-                happenings.extend(what.map(|what| Happening { policy: policy.clone(), node: node.clone(), what }));
+                happenings.extend(what.map(|what| Happening {
+                    policy: policy.clone(),
+                    node: node.clone(),
+                    what,
+                }));
                 if before.order() != enactment.order() || before.status != enactment.status {
                     concerned.insert(Origin::of(&policy, &node));
                 }

@@ -21,7 +21,7 @@ use knmstate_client::watch::{Seen, is_older};
 use kube::{ResourceExt as _, core::DeserializeGuard};
 
 pub use self::{
-    enactments::{Enactment, Enactments, Happening},
+    enactments::{Enactment, Enactments, Happening, What},
     network::Network,
     objects::{SlimNode, SlimPod},
 };
@@ -307,9 +307,7 @@ impl World {
         let known = self.node_states.get(&node);
         let is_same = match (&wanted, known) {
             (None, None) => true,
-            (Some(wanted), Some(known)) => {
-                (&wanted.uid, wanted.generation) == (&known.uid, known.generation)
-            }
+            (Some(wanted), Some(known)) => (&wanted.uid, wanted.generation) == (&known.uid, known.generation),
             _ => false,
         };
         if !is_same {
@@ -374,20 +372,18 @@ pub enum Handler {
 
 fn read_policy(object: DeserializeGuard<NodeNetworkConfigurationPolicy>) -> Option<Policy> {
     let name = object.name_any();
-    match object.0 {
-        Ok(object) => Some(Policy {
-            uid: object.uid().unwrap_or_default(),
-            generation: object.metadata.generation.unwrap_or_default(),
-            created: object.creation_timestamp().map(|time| time.0),
-            version: object.resource_version().unwrap_or_default(),
-            spec: Arc::new(object.spec),
-            status: object.status,
-        }),
-        Err(_) => {
-            tracing::warn!(policy = name, "this version does not understand a policy; it is left as it is");
-            None
-        }
-    }
+    let Ok(object) = object.0 else {
+        tracing::warn!(policy = name, "this version does not understand a policy; it is left as it is");
+        return None;
+    };
+    Some(Policy {
+        uid: object.uid().unwrap_or_default(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        created: object.creation_timestamp().map(|time| time.0),
+        version: object.resource_version().unwrap_or_default(),
+        spec: Arc::new(object.spec),
+        status: object.status,
+    })
 }
 
 /// What an admin asks of one node, as a policy would.

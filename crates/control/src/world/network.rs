@@ -59,10 +59,7 @@ mod tests {
         let interfaces: Vec<_> = network.interfaces.iter().map(|(type_, count)| (&**type_, *count)).collect();
         assert_eq!(interfaces, [("bond", 1), ("ethernet", 2), ("unknown", 1)]);
         let routes: Vec<_> = network.routes.into_iter().collect();
-        assert_eq!(
-            routes,
-            [(("ipv4", "dynamic"), 1), (("ipv4", "static"), 1), (("ipv6", "dynamic"), 1)]
-        );
+        assert_eq!(routes, [(("ipv4", "dynamic"), 1), (("ipv4", "static"), 1), (("ipv6", "dynamic"), 1)]);
         assert_eq!(Network::of(&NodeNetworkStateStatus::default()), Network::default());
     }
 }

@@ -93,7 +93,7 @@ impl<P: Papers> Desk<P> {
                         trouble.failed(&error);
                         connected.borrow_and_update();
                         tokio::select! {
-                            () = sleep(pauses.next()) => {}
+                            () = sleep(pauses.longer()) => {}
                             () = established(&mut connected) => {}
                         }
                     }

@@ -1,0 +1,182 @@
+//! What follows from the world for one policy: orders to be written, enactments to be removed, and what the policy says
+//! of itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use knmstate_api::{
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicyStatus, Permit, State,
+    condition::whole_second,
+};
+use knmstate_core::{
+    order::{Source, order},
+    policy_status::{self, Summary},
+    rollout::{self, Terms, canaries, facts::enactment_facts},
+    selection::selects,
+};
+
+use crate::world::{Handler, Node, Origin, Policy, World};
+
+/// What is to be done about one policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Orders that differ from those that are there, by node.
+    pub orders: BTreeMap<String, Arc<NodeNetworkConfigurationEnactmentSpec>>,
+    /// Nodes whose enactment is to go, with its UID.
+    pub removals: BTreeMap<String, String>,
+    /// The status that the policy is to have; `None` when it has none.
+    pub status: Option<NodeNetworkConfigurationPolicyStatus>,
+    /// When to decide anew though nothing has happened.
+    pub again_at: Option<Timestamp>,
+}
+
+/// Decides about one policy.
+pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
+    let Some(policy) = world.policy(origin) else {
+        return Plan { removals: all_but(world, origin, |_| false), ..Plan::default() };
+    };
+    let selected = selected(world, origin, policy);
+    let (wanted, refusal) = render_all(policy, origin, &selected);
+    let handlers = world.handlers(now);
+    let handler_of = |name: &str| handlers.get(name).copied().unwrap_or(Handler::Gone { since: None });
+    let firsts = match policy.spec.rollout.as_ref().and_then(|rollout| rollout.canary.as_ref()) {
+        Some(canary) => {
+            let able = selected.iter().filter(|(name, _)| !matches!(handler_of(name), Handler::Gone { .. }));
+            canaries(canary, able.map(|(name, node)| (*name, &*node.labels)))
+        }
+        None => BTreeSet::new(),
+    };
+    let nodes = wanted.keys().map(|name| {
+        let is_canary = firsts.contains(name);
+        ((*name).clone(), facts_of(selected[*name], handler_of(name), is_canary))
+    });
+    let nodes: BTreeMap<String, rollout::Node> = nodes.collect();
+    let enactments = world.enactments.of(origin).filter_map(|(name, enactment)| {
+        let wanted = wanted.get(name)?;
+        let facts = enactment_facts(enactment.order().map(|order| &**order), &enactment.status, wanted);
+        Some((name.clone(), facts))
+    });
+    let terms = Terms { policy: &policy.spec, now };
+    let decision = rollout::decide(&terms, &nodes, &enactments.collect());
+
+    let replaced = handlers.values().filter_map(|handler| match handler {
+        Handler::Replaced { until, .. } => Some(*until),
+        Handler::Runs | Handler::Gone { .. } => None,
+    });
+    let again_at = decision.again_at.into_iter().chain(replaced).min();
+    let orders = wanted
+        .into_iter()
+        .filter_map(|(name, order)| {
+            let permit = *decision.permits.get(name)?;
+            let known = world.enactments.get(origin.label(), name).and_then(|one| one.order());
+            new_order(order, permit, known.map(|known| &**known), now).map(|order| (name.clone(), order))
+        })
+        .collect();
+    let summary = refusal.map_or_else(|| Summary::of(&decision.tally), Summary::Failed);
+    let status = matches!(origin, Origin::Policy(_))
+        .then(|| status(policy, &summary, decision.tally.holding, now))
+        .filter(|status| *status != policy.status);
+    Plan { orders, removals: all_but(world, origin, |name| selected.contains_key(name)), status, again_at }
+}
+
+fn selected<'a>(world: &'a World, origin: &Origin, policy: &Policy) -> BTreeMap<&'a String, &'a Node> {
+    let is_for = |name: &String, node: &Node| match origin {
+        Origin::Policy(_) => selects(&policy.spec, &node.labels),
+        Origin::NodeState(only) => only == name,
+    };
+    world.nodes.iter().filter(|(name, node)| is_for(name, node)).collect()
+}
+
+/// The order of each node, permitted by none; and why some nodes have none.
+fn render_all<'a>(
+    policy: &Policy,
+    origin: &Origin,
+    selected: &BTreeMap<&'a String, &'a Node>,
+) -> (BTreeMap<&'a String, NodeNetworkConfigurationEnactmentSpec>, Option<String>) {
+    let source = Source { name: origin.label(), uid: Some(&policy.uid), generation: policy.generation };
+    let mut orders = BTreeMap::new();
+    let mut refusal = None;
+    for (name, node) in selected {
+        match render(policy, name, node) {
+            Ok(desired) => {
+                orders.insert(*name, order(name, source, &policy.spec, desired, Permit::Wait));
+            }
+            Err(why) => {
+                refusal.get_or_insert(why);
+            }
+        }
+    }
+    (orders, refusal)
+}
+
+fn render(policy: &Policy, _name: &str, _node: &Node) -> Result<Option<State>, String> {
+    Ok(policy.spec.desired_state.clone())
+}
+
+/// Enactments of nodes that are not to have one.
+fn all_but(world: &World, origin: &Origin, stays: impl Fn(&String) -> bool) -> BTreeMap<String, String> {
+    let leaving = world.enactments.of(origin).filter(|(node, _)| !stays(node));
+    leaving.map(|(node, enactment)| (node.clone(), enactment.uid.clone())).collect()
+}
+
+fn facts_of(node: &Node, handler: Handler, is_canary: bool) -> rollout::Node {
+    let missing_since = match handler {
+        Handler::Runs => None,
+        Handler::Replaced { since, .. } => Some(since),
+        Handler::Gone { since } => since,
+    };
+    let unready_since = node.since.filter(|_| !node.is_ready);
+    rollout::Node {
+        away_since: [missing_since, unready_since].into_iter().flatten().min(),
+        is_ready: node.is_ready,
+        has_handler: !matches!(handler, Handler::Gone { .. }),
+        is_canary,
+    }
+}
+
+/// The order with its permit; `None` when that is what is there.
+fn new_order(
+    order: NodeNetworkConfigurationEnactmentSpec,
+    permit: Permit,
+    known: Option<&NodeNetworkConfigurationEnactmentSpec>,
+    now: Timestamp,
+) -> Option<Arc<NodeNetworkConfigurationEnactmentSpec>> {
+    // One that only plans is never permitted.
+    let permit = if order.mode == knmstate_api::Mode::Plan { Permit::Wait } else { permit };
+    let same_generation = |known: &&NodeNetworkConfigurationEnactmentSpec| {
+        (known.policy_generation, &known.policy_uid) == (order.policy_generation, &order.policy_uid)
+    };
+    let permit_time = match known.filter(same_generation) {
+        Some(known) if known.permit == permit => known.permit_time.clone(),
+        _ => (permit != Permit::Wait).then(|| whole_second(now)),
+    };
+    let order = NodeNetworkConfigurationEnactmentSpec { permit, permit_time, ..order };
+    (known != Some(&order)).then(|| Arc::new(order))
+}
+
+/// The status of a policy. Times move only when something else does.
+fn status(
+    policy: &Policy,
+    summary: &Summary,
+    holding: usize,
+    now: Timestamp,
+) -> NodeNetworkConfigurationPolicyStatus {
+    let holding = i32::try_from(holding).unwrap_or(i32::MAX);
+    let is_over = matches!(summary, Summary::Succeeded(_) | Summary::NoMatch);
+    let counts = (holding > 0 && !is_over).then(|| (policy.generation.to_string(), holding));
+    let mut conditions = policy.status.conditions.clone();
+    if !policy_status::says(&conditions, summary) {
+        policy_status::set(&mut conditions, summary, now);
+    }
+    NodeNetworkConfigurationPolicyStatus {
+        conditions,
+        unavailable_node_count_map: counts.into_iter().collect(),
+        ..NodeNetworkConfigurationPolicyStatus::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The watches of the leader: everything is read anew when it takes over, and followed from there.
+//!
+//! It could keep watching while another one leads, and be quicker by a list. But what was read before the lease was
+//! taken may lack the last writes of the leader before, and an enactment whose policy is not known yet looks like one
+//! whose policy is gone.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use knmstate_api::names::{COMPONENT_LABEL, HANDLER_COMPONENT};
+use knmstate_client::watch::{Seen, Selection, follow};
+use kube::{Api, Client, Resource, core::DeserializeGuard};
+use serde::de::DeserializeOwned;
+use tokio::{sync::Notify, task::JoinSet};
+
+use crate::world::{Happening, World};
+
+/// How many happenings are kept for those who tell about them.
+const MOST_HAPPENINGS: usize = 512;
+
+/// A world that is kept up to date.
+#[derive(Clone, Debug, Default)]
+pub struct LiveWorld(Arc<Live>);
+
+#[derive(Debug, Default)]
+struct Live {
+    world: Mutex<World>,
+    happenings: Mutex<Vec<Happening>>,
+    bell: Notify,
+}
+
+impl LiveWorld {
+    pub fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something has changed.
+    pub async fn changed(&self) {
+        self.0.bell.notified().await;
+    }
+
+    /// What has happened since this was last asked.
+    pub fn take_happenings(&self) -> Vec<Happening> {
+        std::mem::take(&mut *self.0.happenings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Forgets everything.
+    pub fn forget(&self) {
+        *self.lock() = World::default();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut World)) {
+        change(&mut self.lock());
+        self.0.bell.notify_one();
+    }
+
+    fn tell(&self, new: Vec<Happening>) {
+        let mut happenings = self.0.happenings.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_HAPPENINGS.saturating_sub(happenings.len());
+        happenings.extend(new.into_iter().take(room));
+    }
+}
+
+/// Begins to watch; ends when dropped.
+pub fn watch(client: &Client, namespace: &str, world: &LiveWorld, now: fn() -> Timestamp) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let all = || Selection::All;
+    let handlers = Selection::Label(format!("{COMPONENT_LABEL}={HANDLER_COMPONENT}"));
+    let to = world.clone();
+    start(&mut tasks, Api::all(client.clone()), all(), "watch policies", move |seen| {
+        to.change(|world| world.see_policies(seen));
+    });
+    let to = world.clone();
+    start(&mut tasks, Api::all(client.clone()), all(), "watch nodes", move |seen| {
+        to.change(|world| world.see_nodes(seen));
+    });
+    let to = world.clone();
+    let pods = Api::namespaced(client.clone(), namespace);
+    start(&mut tasks, pods, handlers, "watch the pods of handlers", move |seen| {
+        to.change(|world| world.see_handlers(seen, now()));
+    });
+    let to = world.clone();
+    start(&mut tasks, Api::all(client.clone()), all(), "watch enactments", move |seen| {
+        let mut happenings = Vec::new();
+        to.change(|world| happenings = world.see_enactments(seen));
+        to.tell(happenings);
+    });
+    let to = world.clone();
+    start(&mut tasks, Api::all(client.clone()), all(), "watch the states of nodes", move |seen| {
+        to.change(|world| world.see_node_states(seen));
+    });
+    let to = world.clone();
+    start(&mut tasks, Api::all(client.clone()), all(), "watch the settings", move |seen| {
+        to.change(|world| world.see_settings(seen));
+    });
+    tasks
+}
+
+fn start<K>(
+    tasks: &mut JoinSet<()>,
+    api: Api<DeserializeGuard<K>>,
+    selection: Selection,
+    doing: &'static str,
+    see: impl FnMut(Seen<K>) + Send + 'static,
+) where
+    K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
+{
+    tasks.spawn(follow(api, selection, doing, |_| {}, see));
+}

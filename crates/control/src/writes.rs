@@ -1,0 +1,137 @@
+//! The calls by which decisions reach the server.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::Event,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicy,
+    NodeNetworkConfigurationPolicyStatus,
+    names::{CONTROLLER_FIELD_MANAGER, NODE_LABEL, POLICY_LABEL, enactment_name},
+};
+use knmstate_client::{
+    apply,
+    call::{CallError, within},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+/// One thing to write.
+#[derive(Clone, Debug)]
+pub enum Write {
+    Order {
+        order: Arc<NodeNetworkConfigurationEnactmentSpec>,
+        /// The UID of the node, which owns the enactment.
+        owner: String,
+    },
+    Removal {
+        policy: String,
+        node: String,
+        uid: String,
+    },
+    Status {
+        policy: String,
+        status: Box<NodeNetworkConfigurationPolicyStatus>,
+        /// What makes the status at the server this one. A merge patch, so that counters which others have left there
+        /// go away in the same write.
+        patch: Value,
+    },
+    Event(Box<Event>),
+}
+
+/// What a write has made.
+#[derive(Debug)]
+pub enum Written {
+    Order(Box<NodeNetworkConfigurationEnactment>),
+    /// It is gone, or was not ours to remove.
+    Removal,
+    /// The version that it made; `None` when the policy is gone.
+    Status(Option<String>),
+    Event,
+}
+
+impl Write {
+    /// Executes it, within a time that ends before another one may lead.
+    pub async fn execute(&self, client: Client, limit: Duration) -> Result<Written, CallError> {
+        match self {
+            Self::Order { order, owner } => write_order(client, order, owner, limit).await,
+            Self::Removal { policy, node, uid } => remove(client, policy, node, uid, limit).await,
+            Self::Status { policy, patch, .. } => write_status(client, policy, patch, limit).await,
+            Self::Event(event) => {
+                let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+                let api: Api<Event> = Api::namespaced(client, namespace);
+                within(limit, api.create(&PostParams::default(), event)).await?;
+                Ok(Written::Event)
+            }
+        }
+    }
+}
+
+async fn write_order(
+    client: Client,
+    order: &Arc<NodeNetworkConfigurationEnactmentSpec>,
+    owner: &str,
+    limit: Duration,
+) -> Result<Written, CallError> {
+    let NodeNetworkConfigurationEnactmentSpec { node_name: node, policy_name: policy, .. } = &**order;
+    let name = enactment_name(node, policy);
+    let mut enactment = NodeNetworkConfigurationEnactment::new(&name, Some((**order).clone()));
+    enactment.metadata = ObjectMeta {
+        name: Some(name.clone()),
+        labels: Some(
+            [(NODE_LABEL.to_owned(), node.clone()), (POLICY_LABEL.to_owned(), policy.clone())].into(),
+        ),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: node.clone(),
+            uid: owner.to_owned(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    };
+    let api: Api<NodeNetworkConfigurationEnactment> = Api::all(client);
+    let manager = apply::as_manager(CONTROLLER_FIELD_MANAGER);
+    let answer = within(limit, api.patch(&name, &manager, &Patch::Apply(&enactment))).await?;
+    Ok(Written::Order(Box::new(answer)))
+}
+
+async fn remove(
+    client: Client,
+    policy: &str,
+    node: &str,
+    uid: &str,
+    limit: Duration,
+) -> Result<Written, CallError> {
+    let api: Api<NodeNetworkConfigurationEnactment> = Api::all(client);
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match within(limit, api.delete(&enactment_name(node, policy), &params)).await {
+        Ok(_) => Ok(Written::Removal),
+        // It was made anew since; the watch will tell.
+        Err(error) if error.is_not_found() || error.code() == Some(409) => Ok(Written::Removal),
+        Err(error) => Err(error),
+    }
+}
+
+async fn write_status(
+    client: Client,
+    policy: &str,
+    patch: &Value,
+    limit: Duration,
+) -> Result<Written, CallError> {
+    let api: Api<NodeNetworkConfigurationPolicy> = Api::all(client);
+    let manager =
+        PatchParams { field_manager: Some(CONTROLLER_FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Merge(json!({ "status": patch }));
+    match within(limit, api.patch_status(policy, &manager, &patch)).await {
+        Ok(answer) => Ok(Written::Status(answer.resource_version())),
+        Err(error) if error.is_not_found() => Ok(Written::Status(None)),
+        Err(error) => Err(error),
+    }
+}
