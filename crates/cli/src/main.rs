@@ -25,6 +25,7 @@ struct Cli {
 enum Command {
     Crds(commands::crds::Args),
     Handler(Box<commands::handler::Args>),
+    Manifests(commands::manifests::Args),
     Standalone(Box<commands::standalone::Args>),
 }
 
@@ -49,6 +50,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock())?,
         Command::Handler(args) => commands::handler::run(*args)?,
+        Command::Manifests(args) => commands::manifests::run(args, &mut io::stdout().lock())?,
         Command::Standalone(args) => return commands::standalone::run(*args, &mut io::stdout().lock()),
     }
     Ok(ExitCode::SUCCESS)

@@ -31,20 +31,51 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_definitions_in_deploy_are_those_of_the_api() {
-    let generated = tempfile::tempdir().unwrap();
-    let result = output(&["crds", "--output", generated.path().to_str().unwrap()]);
-    assert!(result.status.success(), "{result:?}");
+fn the_files_in_deploy_are_those_of_the_code() {
+    for (command, folder) in [("crds", "crds"), ("manifests", "cluster")] {
+        let generated = tempfile::tempdir().unwrap();
+        let result = output(&[command, "--output", generated.path().to_str().unwrap()]);
+        assert!(result.status.success(), "{result:?}");
 
-    let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
-    let (generated, deployed) = (files(generated.path()), files(&deployed));
-    for name in generated.keys().chain(deployed.keys()) {
-        assert!(
-            generated.get(name) == deployed.get(name),
-            "deploy/crds/{name} is not what crates/api says. Run `make generate`, look at `git diff deploy/crds`, \
-             and commit it together with the change of the API.",
-        );
+        let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder);
+        let (generated, deployed) = (files(generated.path()), files(&deployed));
+        for name in generated.keys().chain(deployed.keys()) {
+            assert!(
+                generated.get(name) == deployed.get(name),
+                "deploy/{folder}/{name} is not what the code says. Run `make generate`, look at \
+                 `git diff deploy/{folder}`, and commit it together with the change of the code.",
+            );
+        }
     }
+}
+
+#[test]
+fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(output(&["manifests", "-o", folder.path().to_str().unwrap()]).status.success());
+    let files = files(folder.path());
+    let names: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "01-namespace.yaml",
+            "02-node-guard.yaml",
+            "03-policy-rules.yaml",
+            "04-node-state-rules.yaml",
+            "05-handler-rights.yaml",
+            "06-controller-rights.yaml",
+            "07-webhooks.yaml",
+        ]
+    );
+    let printed = String::from_utf8(output(&["manifests"]).stdout).unwrap();
+    assert!(
+        printed == files.into_values().collect::<String>(),
+        "the stream is not the files one after the other"
+    );
+    let elsewhere = ["manifests", "--namespace", "openshift-nmstate", "--allow-node-state-configuration"];
+    let elsewhere = String::from_utf8(output(&elsewhere).stdout).unwrap();
+    assert!(elsewhere.contains("system:serviceaccount:openshift-nmstate:nmstate-handler"), "{elsewhere}");
+    assert!(!elsewhere.contains("nns-validation-policy"), "{elsewhere}");
 }
 
 #[test]
@@ -76,7 +107,7 @@ fn the_definitions_are_printed_as_one_stream_of_the_same_files() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    for args in [&["crds"][..], &["--help"], &["--version"]] {
+    for args in [&["crds"][..], &["manifests"], &["--help"], &["--version"]] {
         let mut child = knmstate(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let result = child.wait_with_output().unwrap();

@@ -2,6 +2,7 @@
 
 pub mod crds;
 pub mod handler;
+pub mod manifests;
 pub mod standalone;
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};

@@ -1,0 +1,46 @@
+//! Whether a node can be configured in its NodeNetworkState: only where the NMState object says so.
+
+use crate::{
+    Object, Settings,
+    admission::{Check, Message, Reason, Rules},
+};
+
+/// Nothing where it is allowed. An object that asks for something already keeps it, and can be changed otherwise.
+pub fn node_state_rules(settings: &Settings) -> Vec<Object> {
+    if settings.allow_node_state_configuration {
+        return Vec::new();
+    }
+    let rules = Rules {
+        name: "nns-validation-policy",
+        versions: &["*"],
+        resources: &["nodenetworkstates"],
+        operations: &["CREATE", "UPDATE"],
+        only_for: None,
+        variables: Vec::new(),
+        checks: vec![
+            refuse_unless(
+                "!has(object.spec) || !has(object.spec.managed) || !object.spec.managed || \
+                (oldObject != null && has(oldObject.spec) && has(oldObject.spec.managed) && oldObject.spec.managed)",
+                "spec.managed cannot be set to true",
+            ),
+            refuse_unless(
+                "!has(object.spec) || !has(object.spec.desiredState) || \
+                (oldObject != null && has(oldObject.spec) && has(oldObject.spec.desiredState) && \
+                object.spec.desiredState == oldObject.spec.desiredState)",
+                "spec.desiredState cannot be set",
+            ),
+        ],
+    };
+    rules.objects(settings)
+}
+
+fn refuse_unless(expression: &str, what: &str) -> Check {
+    Check {
+        expression: expression.to_owned(),
+        message: Message::Text(format!(
+            "{what}: nodes of this cluster are configured by NodeNetworkConfigurationPolicies. To configure a single \
+            node in its NodeNetworkState, set NMState.spec.allowNodeStateConfiguration to true first"
+        )),
+        reason: Reason::Forbidden,
+    }
+}

@@ -1,0 +1,80 @@
+//! What differs between clusters, and the names that follow from it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use knmstate_api::names;
+
+/// What differs between clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where handlers and controller run.
+    pub namespace: String,
+    /// Put before all names, with a dash.
+    pub prefix: Option<String>,
+    /// Whether admins may configure a node in its NodeNetworkState: `NMState.spec.allowNodeStateConfiguration`.
+    pub allow_node_state_configuration: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { namespace: "nmstate".to_owned(), prefix: None, allow_node_state_configuration: false }
+    }
+}
+
+impl Settings {
+    /// The ServiceAccount of the handlers.
+    pub fn handler_account(&self) -> String {
+        self.named("nmstate-handler")
+    }
+
+    /// The ServiceAccount of the controller.
+    pub fn controller_account(&self) -> String {
+        self.named("nmstate-controller")
+    }
+
+    /// The Lease that the controllers agree on a leader by.
+    pub fn leader_lease(&self) -> String {
+        self.named("nmstate-controller")
+    }
+
+    /// The Secret with the certificate authority of the webhook.
+    pub fn authority_secret(&self) -> String {
+        self.named("nmstate-ca")
+    }
+
+    /// The Secret with the certificate of the webhook, called like its Service.
+    pub fn certificate_secret(&self) -> String {
+        self.webhook_service()
+    }
+
+    /// The Service that the API server reaches the webhook by.
+    pub fn webhook_service(&self) -> String {
+        self.named("nmstate-webhook")
+    }
+
+    /// The webhook configurations, both of them.
+    pub fn webhook_configuration(&self) -> String {
+        self.named("nmstate")
+    }
+
+    /// A name with the prefix, if there is one.
+    pub(crate) fn named(&self, name: &str) -> String {
+        match &self.prefix {
+            Some(prefix) => format!("{prefix}-{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// The metadata of an object of the whole cluster.
+    pub(crate) fn metadata(&self, name: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.named(name)),
+            labels: Some([(names::APP_LABEL.to_owned(), names::APP.to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The metadata of an object in a namespace.
+    pub(crate) fn metadata_in(&self, namespace: &str, name: &str) -> ObjectMeta {
+        ObjectMeta { namespace: Some(namespace.to_owned()), ..self.metadata(name) }
+    }
+}
