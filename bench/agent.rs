@@ -17,7 +17,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use rig::{
-    ApiServer, Lab, NmNode,
+    ApiServer, Lab, NmNode, Settings,
     handler::{Handler, HandlerSetup},
     process::{Invocation, Process},
     wait,
@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
     let cards = lab.nm_node(NODE).nics(8);
     let (api, node) = tokio::try_join!(lab.api_server().start(), cards.start())?;
     node.come_to_rest().await?;
-    api.admit_handlers().await?;
+    api.admit_product(&Settings::default()).await?;
     api.add_ready_node(NODE).await?;
     let setup = HandlerSetup::new(&lab, &api, NODE, program).await?;
     let began = now();

@@ -78,7 +78,7 @@ fn a_handler_reads_and_reports_and_nothing_else() {
     let objects = cluster_objects(&Settings::default());
     let handlers = objects.iter().filter(|object| object.name() == "nmstate-handler");
     let mut rights: Vec<String> = handlers
-        .flat_map(|object| rules_of(object))
+        .flat_map(rules_of)
         .map(|rule| {
             format!(
                 "{} {}",

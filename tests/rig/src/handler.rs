@@ -16,24 +16,16 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::{
-    ApiServer, BoundTo, Lab, NmNode,
+    ApiServer, Lab, NmNode,
     process::{Invocation, LAB_VARIABLE, Process, write_private},
     wait,
 };
 
-const RIGHTS: &str = include_str!("handler_rights.yaml");
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// A handler that is asked to stop does so within this time.
 const STOP_LIMIT: Duration = Duration::from_secs(12);
 
 impl ApiServer {
-    /// The kinds of the product, and an account in namespace `nmstate` with the rights of a handler, called `handler`.
-    pub async fn admit_handlers(&self) -> Result<()> {
-        self.install_crds().await?;
-        self.kubectl_with(RIGHTS, ["apply", "-f", "-"]).await?.success()?;
-        Ok(())
-    }
-
     /// A node that is Ready, though no kubelet says so.
     pub async fn add_ready_node(&self, name: &str) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client());
@@ -90,7 +82,7 @@ impl HandlerSetup {
     pub async fn new(lab: &Lab, api: &ApiServer, node: &str, program: PathBuf) -> Result<Self> {
         let folder = lab.folder().join(format!("handler-of-{node}"));
         fs::create_dir(&folder).context("a node has one handler")?;
-        let token = api.token("nmstate", "handler", BoundTo::Node(node)).await?;
+        let token = api.handler_token(node).await?;
         write_private(&folder.join("kubeconfig"), &api.kubeconfig_with_token(&token))?;
         Ok(Self {
             lab: lab.clone(),

@@ -31,6 +31,8 @@ pub mod nm_node;
 pub mod parts;
 mod pki;
 pub mod process;
+pub mod product;
+pub mod request;
 pub mod services;
 mod skip;
 mod snapshot;
@@ -39,6 +41,7 @@ pub mod uml_node;
 pub mod wait;
 
 pub use api_server::{ApiServer, BoundTo};
+pub use knmstate_operator::Settings;
 pub use kube_node::KubeNode;
 pub use lab::{Lab, Segment};
 pub use nm_node::{NmNode, Primary};

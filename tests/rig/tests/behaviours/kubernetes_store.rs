@@ -18,7 +18,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use rig::{ApiServer, BoundTo, Lab, wait};
+use rig::{ApiServer, BoundTo, Lab, Settings, wait};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
@@ -58,7 +58,7 @@ impl Cluster {
     async fn start() -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.admit_handlers().await?;
+        api.admit_product(&Settings::default()).await?;
         api.kubectl_with(ONLOOKER_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
         api.add_ready_node(NODE).await?;
         let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
@@ -66,15 +66,16 @@ impl Cluster {
     }
 
     async fn store(&self) -> Result<KubernetesStore> {
-        self.store_as("handler").await
+        self.store_with(&self.token().await?).await
     }
 
-    async fn store_as(&self, account: &str) -> Result<KubernetesStore> {
-        self.store_with(&self.token(account).await?).await
+    /// A store that may write nothing.
+    async fn onlooker(&self) -> Result<KubernetesStore> {
+        self.store_with(&self.api.token("nmstate", "onlooker", BoundTo::Node(NODE)).await?).await
     }
 
-    async fn token(&self, account: &str) -> Result<String> {
-        self.api.token("nmstate", account, BoundTo::Node(NODE)).await
+    async fn token(&self) -> Result<String> {
+        self.api.handler_token(NODE).await
     }
 
     async fn store_with(&self, token: &str) -> Result<KubernetesStore> {
@@ -210,7 +211,7 @@ async fn what_the_server_has_is_not_written_again_not_even_after_a_restart() -> 
     drop(store);
 
     // It may write nothing, and so is only done if there is nothing to write.
-    let onlooker = cluster.store_as("onlooker").await?;
+    let onlooker = cluster.onlooker().await?;
     onlooker.tell("a", status(1, 9000));
     onlooker.publish(with_mtu(1500));
     delivered(&onlooker).await?;
@@ -313,7 +314,7 @@ async fn what_another_handler_left_is_taken_over() -> Result<()> {
     assert_eq!(shown.spec.node_name.as_deref(), Some(NODE));
 
     drop(store);
-    let onlooker = cluster.store_as("onlooker").await?;
+    let onlooker = cluster.onlooker().await?;
     onlooker.publish(network(&state));
     delivered(&onlooker).await
 }
@@ -364,7 +365,7 @@ async fn a_server_that_was_gone_gets_the_newest_when_it_is_back() -> Result<()> 
     let mut orders = store.orders();
     until_ordered(&mut orders, "a@1 b@1").await?;
 
-    let token = cluster.token("handler").await?;
+    let token = cluster.token().await?;
     cluster.api.crash();
     wait::until(LIMIT, "the end of the server to be noticed", async || {
         ensure!(store.api_access() == ApiAccess::Unreachable, "still connected");

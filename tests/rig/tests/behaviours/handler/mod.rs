@@ -16,7 +16,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use rig::{
-    ApiServer, Lab, NmNode, binaries,
+    ApiServer, Lab, NmNode, Settings, binaries,
     handler::{Handler, HandlerSetup},
     process::{Invocation, Process},
     wait,
@@ -51,7 +51,7 @@ impl Trial {
         let node = lab.nm_node(NODE);
         let (api, node) = tokio::try_join!(lab.api_server().start(), node.start())?;
         node.come_to_rest().await?;
-        api.admit_handlers().await?;
+        api.admit_product(&Settings::default()).await?;
         api.add_ready_node(NODE).await?;
         let setup = HandlerSetup::new(&lab, &api, NODE, program).await?;
         let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
