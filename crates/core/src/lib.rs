@@ -10,6 +10,7 @@
 //! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`] |
 //! | Who of several controllers is in charge? | [`lease`] |
 //! | What does a policy say of itself? | [`policy_status`] |
+//! | What does a policy say for one node, with its values filled in? | [`templates`] |
 //! | Which orders are due, and what follows from a failure? | [`progress`] |
 //! | What does a port of a bridge get by default? | [`bridge_defaults`] |
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
@@ -36,5 +37,7 @@ pub mod probes;
 pub mod progress;
 pub mod rollout;
 mod rows;
+pub mod secrets;
 pub mod selection;
 pub mod shown;
+pub mod templates;
