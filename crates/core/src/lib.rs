@@ -11,6 +11,7 @@
 //! | Who of several controllers is in charge? | [`lease`] |
 //! | What does a policy say of itself? | [`policy_status`] |
 //! | What does a policy say for one node, with its values filled in? | [`templates`] |
+//! | Can a policy stand beside the others? | [`objections`], [`conflicts`] |
 //! | Which orders are due, and what follows from a failure? | [`progress`] |
 //! | What does a port of a bridge get by default? | [`bridge_defaults`] |
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
@@ -24,12 +25,14 @@
 
 pub mod bridge_defaults;
 pub mod budget;
+pub mod conflicts;
 pub mod document;
 pub mod enactment;
 pub mod join;
 pub mod lease;
 pub mod limit;
 pub mod needs;
+pub mod objections;
 pub mod order;
 pub mod pace;
 pub mod policy_status;

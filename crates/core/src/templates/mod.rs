@@ -16,7 +16,6 @@ use serde_json::{Map, Value};
 use crate::secrets;
 pub use addresses::{DuplicateAddress, duplicate_address};
 pub use dangling::dangling;
-pub(crate) use reference::refers_to_captures;
 use reference::{Part, Reference, parts};
 
 /// A reference that cannot be filled in for a node.
@@ -76,7 +75,7 @@ fn is_filled(key: &str, value: &Value) -> bool {
 }
 
 /// Whether a text has references that are filled in here, well-formed or not.
-fn is_template(text: &str, secret: bool) -> bool {
+pub(crate) fn is_template(text: &str, secret: bool) -> bool {
     is_read(text, secret)
         && parts(text).map_or(true, |parts| {
             parts.iter().any(|part| match part {

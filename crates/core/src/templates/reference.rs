@@ -67,11 +67,6 @@ pub(super) fn is_meant(text: &str) -> bool {
     })
 }
 
-/// Whether a text has a reference that only a node can fill in.
-pub(crate) fn refers_to_captures(text: &str) -> bool {
-    text.match_indices("{{").any(|(at, _)| text[at + 2..].trim_start().starts_with("capture"))
-}
-
 impl<'a> Reference<'a> {
     /// Reads what stands between the braces.
     pub(super) fn read(inside: &'a str) -> Result<Self, String> {
