@@ -1,5 +1,6 @@
 //! `knmstate`: one binary, several roles. This file maps what was typed to what is run, and its result to an exit code.
 
+mod cluster;
 mod commands;
 mod logging;
 mod node_lock;
@@ -23,6 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Controller(commands::controller::Args),
     Crds(commands::crds::Args),
     Handler(Box<commands::handler::Args>),
     Manifests(commands::manifests::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Controller(args) => commands::controller::run(args)?,
         Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock())?,
         Command::Handler(args) => commands::handler::run(*args)?,
         Command::Manifests(args) => commands::manifests::run(args, &mut io::stdout().lock())?,

@@ -8,14 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 use knmstate_api::{
-    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicyStatus, Permit, State,
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicyStatus, Permit,
     condition::whole_second,
 };
 use knmstate_core::{
+    objections::{Candidate, NodeFacts, objection},
     order::{Source, order},
     policy_status::{self, Summary},
     rollout::{self, Terms, canaries, facts::enactment_facts},
     selection::selects,
+    templates::render,
 };
 
 use crate::world::{Handler, Node, Origin, Policy, World};
@@ -38,6 +40,11 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
     let Some(policy) = world.policy(origin) else {
         return Plan { removals: all_but(world, origin, |_| false), ..Plan::default() };
     };
+    if let Some(why) = objection_to(world, origin, policy) {
+        // What it was before it was changed stays in force.
+        let status = status_if_new(origin, policy, &Summary::Failed(why), 0, now);
+        return Plan { status, ..Plan::default() };
+    }
     let selected = selected(world, origin, policy);
     let (wanted, refusal) = render_all(policy, origin, &selected);
     let handlers = world.handlers(now);
@@ -76,9 +83,7 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
         })
         .collect();
     let summary = refusal.map_or_else(|| Summary::of(&decision.tally), Summary::Failed);
-    let status = matches!(origin, Origin::Policy(_))
-        .then(|| status(policy, &summary, decision.tally.holding, now))
-        .filter(|status| *status != policy.status);
+    let status = status_if_new(origin, policy, &summary, decision.tally.holding, now);
     Plan { orders, removals: all_but(world, origin, |name| selected.contains_key(name)), status, again_at }
 }
 
@@ -100,20 +105,47 @@ fn render_all<'a>(
     let mut orders = BTreeMap::new();
     let mut refusal = None;
     for (name, node) in selected {
-        match render(policy, name, node) {
+        match render(&policy.spec, name, &node.labels) {
             Ok(desired) => {
                 orders.insert(*name, order(name, source, &policy.spec, desired, Permit::Wait));
             }
             Err(why) => {
-                refusal.get_or_insert(why);
+                refusal.get_or_insert(why.to_string());
             }
         }
     }
     (orders, refusal)
 }
 
-fn render(policy: &Policy, _name: &str, _node: &Node) -> Result<Option<State>, String> {
-    Ok(policy.spec.desired_state.clone())
+/// Why a policy cannot be carried out beside the others. Asked as long as none of its nodes has an order of this
+/// generation: what has begun goes on, and it is for others to fit in. Of two that are new the older one comes first.
+fn objection_to(world: &World, origin: &Origin, policy: &Policy) -> Option<String> {
+    if has_begun(world, origin, policy) {
+        return None;
+    }
+    let candidate = Candidate { name: origin.label(), spec: &policy.spec };
+    let is_before = |name: &String, other: &Policy| {
+        (other.created, name.as_str()) < (policy.created, origin.label())
+            || has_begun(world, &Origin::Policy(name.clone()), other)
+    };
+    let others = world.policies.iter().filter(|(name, other)| is_before(name, other));
+    let others: Vec<_> = others.map(|(name, other)| Candidate { name, spec: &other.spec }).collect();
+    let nodes = world.nodes.iter().filter(|(name, _)| match origin {
+        Origin::Policy(_) => true,
+        Origin::NodeState(only) => only == *name,
+    });
+    let nodes: Vec<_> = nodes.map(|(name, node)| NodeFacts { name, labels: &node.labels }).collect();
+    objection(&candidate, &others, &nodes)
+}
+
+/// Whether any node has an order of the present generation, or kubernetes-nmstate has carried it out there.
+fn has_begun(world: &World, origin: &Origin, policy: &Policy) -> bool {
+    world.enactments.of(origin).any(|(_, enactment)| match enactment.order() {
+        Some(order) => {
+            order.policy_generation == policy.generation && order.policy_uid.as_ref() == Some(&policy.uid)
+        }
+        None => enactment.status.policy_generation == policy.generation,
+    })
 }
 
 /// Enactments of nodes that are not to have one.
@@ -155,6 +187,18 @@ fn new_order(
     };
     let order = NodeNetworkConfigurationEnactmentSpec { permit, permit_time, ..order };
     (known != Some(&order)).then(|| Arc::new(order))
+}
+
+/// The status of a policy, if it is to have another one.
+fn status_if_new(
+    origin: &Origin,
+    policy: &Policy,
+    summary: &Summary,
+    holding: usize,
+    now: Timestamp,
+) -> Option<NodeNetworkConfigurationPolicyStatus> {
+    let Origin::Policy(_) = origin else { return None };
+    Some(status(policy, summary, holding, now)).filter(|status| *status != policy.status)
 }
 
 /// The status of a policy. Times move only when something else does.

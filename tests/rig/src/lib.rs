@@ -16,6 +16,8 @@
 
 pub mod api_server;
 pub mod binaries;
+pub mod controller;
+pub mod fleet;
 mod forward;
 pub mod handler;
 pub mod images;

@@ -185,35 +185,24 @@ impl World {
             Seen::Changed(object) => {
                 let name = object.name_any();
                 let Some(mut policy) = read_policy(object) else { return };
-                if let Some(known) = self.policies.get(&name) {
-                    if is_older(&policy.version, &known.version) {
-                        return;
-                    }
-                    let is_same = known.uid == policy.uid
-                        && known.generation == policy.generation
-                        && known.status == policy.status;
-                    if known.uid == policy.uid && known.generation == policy.generation {
+                match self.policies.get(&name) {
+                    Some(known) if is_older(&policy.version, &known.version) => return,
+                    Some(known) if known.uid == policy.uid && known.generation == policy.generation => {
+                        if known.status != policy.status {
+                            self.concerned.insert(Origin::Policy(name.clone()));
+                        }
                         policy.spec = known.spec.clone();
                     }
-                    if !is_same {
-                        self.concern_policy(&name);
-                    }
-                } else {
-                    self.concern_policy(&name);
+                    // It can be in the way of others, or no longer.
+                    _ => self.everything_concerned = true,
                 }
                 self.policies.insert(name, policy);
             }
             Seen::Gone(object) => {
-                let name = object.name_any();
-                self.policies.remove(&name);
-                self.concern_policy(&name);
+                self.policies.remove(&object.name_any());
+                self.everything_concerned = true;
             }
         }
-    }
-
-    /// A policy that changes can be in the way of others, or no longer.
-    fn concern_policy(&mut self, name: &str) {
-        self.concerned.insert(Origin::Policy(name.to_owned()));
     }
 
     /// The status of a policy was written, which made this version.

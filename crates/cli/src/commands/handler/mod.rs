@@ -15,7 +15,6 @@ use knmstate_agent::{
     stores::kubernetes::{self, KubernetesStore},
 };
 use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -25,7 +24,7 @@ use tokio::{
 pub use self::args::Args;
 use self::args::Settings;
 use super::{make_private_folder, now, on_runtime};
-use crate::{logging, node_lock};
+use crate::{cluster, logging, node_lock};
 
 /// How long the work may take to end when it is asked to, and what is left to be told after that: less than kubelet's
 /// usual patience.
@@ -53,7 +52,7 @@ async fn handle(settings: Settings) -> Result<()> {
         _ = ended.wait_for(|stop| *stop) => return Ok(()),
     };
     make_private_folder(&settings.state_dir)?;
-    let config = config(settings.kubeconfig.as_deref()).await?;
+    let config = cluster::config(settings.kubeconfig.as_deref()).await?;
     let store = KubernetesStore::start(kubernetes::Options {
         config: config.clone(),
         node: settings.node.clone(),
@@ -143,18 +142,6 @@ fn on_signal() -> Result<watch::Receiver<bool>> {
         sender.closed().await;
     });
     Ok(stop)
-}
-
-async fn config(kubeconfig: Option<&Path>) -> Result<kube::Config> {
-    let Some(path) = kubeconfig else {
-        return kube::Config::incluster()
-            .context("this is no pod of a cluster: name a kubeconfig by --kubeconfig");
-    };
-    let read = async {
-        let kubeconfig = Kubeconfig::read_from(path)?;
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
-    };
-    read.await.with_context(|| format!("cannot use the kubeconfig {}", path.display()))
 }
 
 /// A port that is taken is a pity, and no reason to leave the node alone.
