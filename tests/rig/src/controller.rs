@@ -31,6 +31,19 @@ impl ControllerSetup {
         Ok(Self { lab: lab.clone(), program, folder })
     }
 
+    /// The last lines that each of them has logged, for a test that has failed.
+    pub fn logs(&self, lines: usize) -> String {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        let tail = |path: PathBuf| {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let all: Vec<&str> = text.lines().collect();
+            let last = all[all.len().saturating_sub(lines)..].join("\n");
+            format!("{}:\n{last}\n", path.display())
+        };
+        logs.map(tail).collect()
+    }
+
     /// Starts one, in the network of the API server; its log goes on where that of an earlier one of the name ended.
     pub fn start(&self, name: &str) -> Result<Controller> {
         let invocation = Invocation::new([self.program.display().to_string(), "controller".to_owned()])

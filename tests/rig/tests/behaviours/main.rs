@@ -10,6 +10,7 @@ mod kubernetes_store;
 mod lab;
 mod network_manager_host;
 mod nm_node;
+mod rollout;
 mod standalone;
 mod standalone_full_kernel;
 mod uml_node;

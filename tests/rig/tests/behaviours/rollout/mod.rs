@@ -1,0 +1,90 @@
+//! Policies on many nodes: real controllers, a real API server, real handlers on simulated machines.
+
+mod traffic;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationPolicy as Policy,
+};
+use knmstate_operator::Settings;
+use kube::{Api, ResourceExt as _};
+use rig::{
+    ApiServer, Lab, binaries,
+    controller::ControllerSetup,
+    fleet::{Fleet, Making},
+    wait,
+};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// A cluster of simulated nodes.
+struct Cluster {
+    fleet: Fleet,
+    controllers: ControllerSetup,
+    policies: Api<Policy>,
+    enactments: Api<Enactment>,
+    api: ApiServer,
+    _lab: Lab,
+}
+
+impl Cluster {
+    async fn new(making: Making) -> Result<Self> {
+        let program = binaries::knmstate().await?;
+        let lab = Lab::new().await?;
+        let api = lab.api_server().start().await?;
+        api.admit_product(&Settings::default()).await?;
+        let mut fleet = Fleet::new(&lab, &api, making).await?;
+        fleet.start().await?;
+        let controllers = ControllerSetup::new(&lab, &api, program).await?;
+        let (policies, enactments) = (Api::all(api.client()), Api::all(api.client()));
+        Ok(Self { fleet, controllers, policies, enactments, api, _lab: lab })
+    }
+
+    async fn apply(&self, name: &str, spec: &Value) -> Result<()> {
+        let policy = json!({
+            "apiVersion": "nmstate.io/v1",
+            "kind": "NodeNetworkConfigurationPolicy",
+            "metadata": {"name": name},
+            "spec": spec,
+        });
+        self.api.kubectl_with(&policy.to_string(), ["apply", "-f", "-"]).await?.success()?;
+        Ok(())
+    }
+
+    /// Type, reason and message of the condition of a policy that is true.
+    async fn says(&self, policy: &str) -> Result<[String; 3]> {
+        let policy = self.policies.get(policy).await?;
+        let condition = policy.status.conditions.first_true().context("it says nothing yet")?;
+        Ok([&condition.type_, &condition.reason, &condition.message].map(String::clone))
+    }
+
+    async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
+        wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
+            let says = self.says(policy).await?;
+            ensure!(says == expected, "{says:?}");
+            Ok(())
+        })
+        .await
+        .with_context(|| self.controllers.logs(20))
+    }
+
+    /// What each node says of a policy.
+    async fn stages(&self) -> Result<BTreeMap<String, String>> {
+        let all = self.enactments.list(&kube::api::ListParams::default()).await?;
+        let stage =
+            |one: &Enactment| one.status.conditions.first_true().map(|condition| condition.type_.clone());
+        Ok(all.iter().map(|one| (one.name_any(), stage(one).unwrap_or_default())).collect())
+    }
+}
+
+/// A bond with a VLAN on top.
+fn bond() -> Value {
+    json!({"desiredState": {"interfaces": [
+        {"name": "bond0", "type": "bond", "state": "up",
+         "link-aggregation": {"mode": "active-backup", "port": ["eth1", "eth2"]}},
+        {"name": "bond0.102", "type": "vlan", "state": "up", "vlan": {"base-iface": "bond0", "id": 102}},
+    ]}})
+}
