@@ -119,6 +119,12 @@ pub fn text(text: &str) -> String {
     format!("'{}'", text.replace(['\'', '\\'], ""))
 }
 
+/// Whether a field of the metadata is there, as an expression. Server-side apply leaves `null` in place of a map or list
+/// that it has taken the last entry from, and no schema refuses that in metadata; to look into it would be an error.
+pub fn has_metadata(object: &str, field: &str) -> String {
+    format!("(has({object}.metadata.{field}) && dyn({object}.metadata.{field}) != null)")
+}
+
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }

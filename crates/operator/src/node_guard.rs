@@ -11,7 +11,7 @@ use knmstate_api::names::NODE_LABEL;
 
 use crate::{
     Object, Settings,
-    admission::{Check, Message, Reason, Rules, text},
+    admission::{Check, Message, Reason, Rules, has_metadata, text},
 };
 
 const ALL_VERSIONS: &[&str] = &["*"];
@@ -38,6 +38,10 @@ fn node_states(settings: &Settings) -> Rules {
             ),
             ("manages", managed("object")),
             ("managed", managed("oldObject")),
+            ("owners", entries("object", "ownerReferences")),
+            ("ownersBefore", entries("oldObject", "ownerReferences")),
+            ("finalizers", entries("object", "finalizers")),
+            ("finalizersBefore", entries("oldObject", "finalizers")),
         ],
         checks: vec![
             names_its_node(),
@@ -69,10 +73,9 @@ fn node_states(settings: &Settings) -> Rules {
             ),
             refuse_unless(
                 &unless_deleted(
-                    "!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(owner, \
+                    "variables.owners.all(owner, \
                     (owner.apiVersion == 'v1' && owner.kind == 'Node' && owner.name == variables.node) || \
-                    (oldObject != null && has(oldObject.metadata.ownerReferences) && \
-                    oldObject.metadata.ownerReferences.exists(before, before == owner)))",
+                    variables.ownersBefore.exists(before, before == owner))",
                 ),
                 Message::Expression(
                     "'the handler of node ' + variables.node + ' may name the Node ' + variables.node + \
@@ -82,7 +85,7 @@ fn node_states(settings: &Settings) -> Rules {
             ),
             // One that nobody removes would hold up the deletion of the Node.
             refuse_unless(
-                &unless_deleted(&format!("{} == {}", finalizers("object"), finalizers("oldObject"))),
+                &unless_deleted("variables.finalizers == variables.finalizersBefore"),
                 Message::Text("a handler sets and removes no finalizers".to_owned()),
             ),
         ],
@@ -90,7 +93,7 @@ fn node_states(settings: &Settings) -> Rules {
 }
 
 fn enactments(settings: &Settings) -> Rules {
-    let label = text(NODE_LABEL);
+    let (label, labelled) = (text(NODE_LABEL), has_metadata("oldObject", "labels"));
     Rules {
         name: "nmstate-node-guard-enactments",
         versions: ALL_VERSIONS,
@@ -112,7 +115,7 @@ fn enactments(settings: &Settings) -> Rules {
             refuse_unless(
                 &format!(
                     "oldObject == null || (oldObject.metadata.name.startsWith(variables.node + '.') && \
-                    has(oldObject.metadata.labels) && {label} in oldObject.metadata.labels && \
+                    {labelled} && {label} in oldObject.metadata.labels && \
                     oldObject.metadata.labels[{label}] == variables.node && \
                     (!has(oldObject.spec) || oldObject.spec.nodeName == variables.node))"
                 ),
@@ -152,8 +155,10 @@ fn managed(object: &str) -> String {
     format!("{object} != null && has({object}.spec) && has({object}.spec.managed) && {object}.spec.managed")
 }
 
-fn finalizers(object: &str) -> String {
-    format!("({object} != null && has({object}.metadata.finalizers) ? {object}.metadata.finalizers : [])")
+/// A list in the metadata, empty if there is none.
+fn entries(object: &str, field: &str) -> String {
+    let present = has_metadata(object, field);
+    format!("{object} != null && {present} ? {object}.metadata.{field} : []")
 }
 
 fn refuse_unless(expression: &str, message: Message) -> Check {

@@ -7,7 +7,7 @@ use knmstate_api::names::{ALLOW_UPDATE_IN_PROGRESS_ANNOTATION, MAX_POLICY_NAME_L
 
 use crate::{
     Object, Settings,
-    admission::{Check, Message, Reason, Rules, text},
+    admission::{Check, Message, Reason, Rules, has_metadata, text},
 };
 
 pub fn policy_rules(settings: &Settings) -> Vec<Object> {
@@ -71,9 +71,10 @@ fn name_is_not_reserved() -> Check {
 /// A policy that nobody has reported on yet is in progress, too.
 fn is_not_in_progress() -> Check {
     let annotation = text(ALLOW_UPDATE_IN_PROGRESS_ANNOTATION);
+    let annotated = has_metadata("object", "annotations");
     Check {
         expression: format!(
-            "!variables.specChanges || (has(object.metadata.annotations) && \
+            "!variables.specChanges || ({annotated} && \
             {annotation} in object.metadata.annotations && \
             object.metadata.annotations[{annotation}] == 'true') || \
             (has(oldObject.status) && has(oldObject.status.conditions) && \

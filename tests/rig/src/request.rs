@@ -82,6 +82,10 @@ impl Request {
         self
     }
 
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
     pub async fn send(&self, client: &Client) -> Result<Answer> {
         let mut request = http::Request::builder().method(self.method.clone()).uri(&self.path);
         for (header, value) in &self.headers {

@@ -1,5 +1,6 @@
 //! What the rig promises, proved on the parts themselves. One binary, so that it is linked once and runs in parallel.
 
+mod admission;
 mod api_server;
 mod crds;
 mod examples;
@@ -11,6 +12,7 @@ mod lab;
 mod network_manager_host;
 mod nm_node;
 mod rollout;
+mod node_guard;
 mod standalone;
 mod standalone_full_kernel;
 mod uml_node;
