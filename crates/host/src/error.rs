@@ -169,6 +169,12 @@ impl Place {
         Self { interface: self.interface.clone(), path: format!("{}[{index}]", self.path) }
     }
 
+    /// The same place in an interface of another name.
+    #[must_use]
+    pub(crate) fn of_interface(self, name: &str) -> Self {
+        Self { interface: Some(name.to_owned()), ..self }
+    }
+
     /// The interface that is meant, if the place is inside one.
     pub fn interface_name(&self) -> Option<&str> {
         self.interface.as_deref()

@@ -37,6 +37,7 @@
 
 mod address;
 pub mod captures;
+mod check;
 mod difference;
 mod error;
 mod events;
@@ -52,6 +53,7 @@ mod state;
 mod unmet;
 
 pub use captures::Resolved;
+pub use check::check;
 pub use error::{HostError, Place};
 pub use events::{Changes, Events, Topic};
 pub use features::features;

@@ -43,6 +43,15 @@ pub(super) fn evaluate(
     Ok(found)
 }
 
+/// Whether the expressions can be read, and are built on nothing but each other.
+pub(super) fn check(capture: &BTreeMap<String, String>) -> Result<(), HostError> {
+    let all = capture.iter().map(|(name, expression)| (name.as_str(), expression.as_str())).collect();
+    for name in in_order(&all, &Found::new())? {
+        parse(name, all.get(name).copied().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
 /// A captured state as it is kept.
 pub(super) fn written_down(name: &str, state: &Document) -> Result<Map<String, Value>, HostError> {
     match serde_json::to_value(state) {

@@ -48,6 +48,11 @@ pub fn resolve(
     Ok(Resolved { desired: NetworkState::parse(Value::Object(document))?, captured })
 }
 
+/// Refuses expressions that are wrong on every machine.
+pub(crate) fn check(capture: &BTreeMap<String, String>) -> Result<(), HostError> {
+    expressions::check(capture)
+}
+
 fn without_secrets(mut state: Map<String, Value>) -> Map<String, Value> {
     for (key, below) in &mut state {
         if !secrets::is_secret(key, below) {

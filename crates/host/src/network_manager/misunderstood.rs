@@ -25,7 +25,7 @@ pub(super) fn find_with_types(desired: &NetworkState, current: &NetworkState) ->
 }
 
 /// The place of the first mistake in a document that nmstate does not understand.
-pub(super) fn find(document: &Value) -> Place {
+pub(crate) fn find(document: &Value) -> Place {
     let sections = document.as_object().into_iter().flatten();
     for (section, value) in sections {
         let alone = |value: Value| is_understood(json!({ section: value }));
@@ -77,6 +77,11 @@ fn replaced(map: &Map<String, Value>, key: &str, value: Option<Value>) -> Map<St
 
 fn is_understood(document: Value) -> bool {
     serde_json::from_value::<Document>(document).is_ok()
+}
+
+/// Whether nmstate's parser takes a document, and if not, what it says.
+pub(crate) fn understood(document: &Value) -> Result<(), String> {
+    serde_json::from_value::<Document>(document.clone()).map(|_| ()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

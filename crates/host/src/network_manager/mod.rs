@@ -21,7 +21,7 @@ mod engine;
 mod host;
 mod journal;
 mod kinds;
-mod misunderstood;
+pub(crate) mod misunderstood;
 mod options;
 mod preflight;
 mod restore;
