@@ -10,7 +10,15 @@
 //! matters of it in a [`world`], and decides from that alone ([`plan`], over the pure rules of `knmstate_core`). What
 //! it has decided counts as done from that moment, whether the server has answered or not ([`leader`]); so
 //! a cache that lags behind cannot make it decide twice.
+//!
+//! What every one of them does:
+//!
+//! - [`admission`]: what the API server asks before it stores a policy, answered from a [`catalogue`] of the cluster;
+//! - [`certificates`]: how the API server knows that it asks the right one; the leader keeps them, all serve them.
 
+pub mod admission;
+pub mod catalogue;
+pub mod certificates;
 pub mod controller;
 pub mod events;
 pub mod leader;
@@ -18,5 +26,6 @@ pub mod lease;
 pub mod plan;
 pub mod queue;
 pub mod sources;
+pub mod tls_listener;
 pub mod world;
 pub mod writes;

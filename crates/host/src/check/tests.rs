@@ -115,7 +115,7 @@ fn captures_are_read_and_have_to_exist() {
         match expected {
             None => assert_eq!(said, None, "{capture}"),
             Some(expected) => {
-                assert!(said.as_ref().is_some_and(|said| said.starts_with(expected)), "{said:?}")
+                assert!(said.as_ref().is_some_and(|said| said.starts_with(expected)), "{said:?}");
             }
         }
     }

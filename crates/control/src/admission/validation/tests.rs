@@ -1,0 +1,125 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::json;
+
+use super::*;
+use crate::admission::review::{
+    Question, answer,
+    tests::{now, policy, review_of},
+};
+
+/// Two workers and the policy "b", which sets the MTU of eth1.
+fn catalogue() -> Catalogue {
+    let node =
+        |name: &str| (name.to_owned(), Arc::new(BTreeMap::from([("name".to_owned(), name.to_owned())])));
+    let mut b: NodeNetworkConfigurationPolicy =
+        serde_json::from_value(policy(&mtu(&json!(1500)))).expect("a policy");
+    b.metadata.name = Some("b".to_owned());
+    Catalogue {
+        policies: BTreeMap::from([("b".to_owned(), Arc::new(b))]),
+        nodes: BTreeMap::from([node("worker-1"), node("worker-2")]),
+    }
+}
+
+fn mtu(mtu: &Value) -> Value {
+    json!({ "desiredState": { "interfaces": [{ "name": "eth1", "type": "ethernet", "mtu": mtu }] } })
+}
+
+fn asked(operation: &str, object: &Value, old: &Value, catalogue: Option<&Catalogue>) -> AdmissionResponse {
+    let body = review_of("admission.k8s.io/v1", operation, object, old);
+    answer(Question::ValidatePolicy, &body, catalogue, now())
+        .expect("an answer")
+        .response
+        .expect("a response")
+}
+
+fn created(spec: &Value) -> AdmissionResponse {
+    asked("CREATE", &policy(spec), &Value::Null, Some(&catalogue()))
+}
+
+#[test]
+fn what_can_never_work_is_refused_in_words_that_help() {
+    let by_node = |values: Value| {
+        let mut spec = mtu(&json!("{{ values.mtu }}"));
+        spec["nodeValues"] = values;
+        spec
+    };
+    for (spec, code, expected) in [
+        (
+            json!({ "desiredState": { "interfaces": [{ "name": "eth1", "type": "ethernet", "mtuu": 1500 }] } }),
+            422,
+            "desiredState: interfaces[eth1].mtuu: unknown key \"mtuu\"; did you mean \"mtu\"?",
+        ),
+        (json!({ "capture": { "a": "interfaces.name=\"eth1\"" }, "desiredState": {} }), 422, "capture.a: "),
+        (
+            mtu(&json!("{{ capture.gw.interfaces.0.mtu }}")),
+            422,
+            "desiredState.interfaces[0].mtu: there is no capture \"gw\"; there are no captures",
+        ),
+        (
+            mtu(&json!(9000)),
+            403,
+            "conflicts with policy \"b\" on node \"worker-1\" (and 1 more): interfaces[eth1].mtu is 9000 here and 1500 there; change one of them, or select different nodes",
+        ),
+        (
+            by_node(json!({ "worker-1": { "mtu": 1500 } })),
+            403,
+            "node \"worker-2\": desiredState.interfaces[0].mtu: values.mtu is neither in nodeValues of node \"worker-2\" nor in values",
+        ),
+        (
+            {
+                let mut spec = by_node(json!({ "worker-1": { "mtu": "many" } }));
+                spec["nodeSelector"] = json!({ "name": "worker-1" });
+                spec["mode"] = json!("Plan");
+                spec
+            },
+            422,
+            "node \"worker-1\": desiredState: interfaces[eth1].mtu: invalid digit found in string",
+        ),
+    ] {
+        let response = created(&spec);
+        assert!(!response.allowed, "{spec}");
+        assert_eq!(response.result.code, code, "{spec}");
+        assert!(response.result.message.starts_with(expected), "{}", response.result.message);
+    }
+}
+
+#[test]
+fn what_may_work_is_allowed() {
+    for spec in [json!({}), mtu(&json!(1500)), mtu(&json!("1500"))] {
+        let response = created(&spec);
+        assert!(response.allowed, "{spec}: {}", response.result.message);
+        assert_eq!(response.warnings, None);
+    }
+}
+
+#[test]
+fn a_policy_is_compared_with_the_others_and_not_with_itself() {
+    let mut b = policy(&mtu(&json!(9000)));
+    b["metadata"]["name"] = json!("b");
+    assert!(asked("UPDATE", &b, &Value::Null, Some(&catalogue())).allowed);
+
+    let mut leaving = catalogue();
+    let b = Arc::make_mut(leaving.policies.get_mut("b").expect("b"));
+    b.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
+    assert!(asked("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, Some(&leaving)).allowed);
+}
+
+#[test]
+fn what_is_stored_is_not_judged_again_unless_it_changes() {
+    let bad = json!({ "desiredState": { "interfacs": [] } });
+    let mut labelled = policy(&bad);
+    labelled["metadata"]["labels"] = json!({ "a": "b" });
+    assert!(asked("UPDATE", &labelled, &policy(&bad), Some(&catalogue())).allowed);
+    assert!(asked("DELETE", &Value::Null, &policy(&bad), Some(&catalogue())).allowed);
+    assert!(!asked("UPDATE", &policy(&bad), &policy(&json!({})), Some(&catalogue())).allowed);
+}
+
+#[test]
+fn without_a_catalogue_the_others_are_not_compared_and_that_is_said() {
+    let response = asked("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, None);
+    assert!(response.allowed);
+    assert_eq!(response.warnings, Some(vec![NOT_COMPARED.to_owned()]));
+    let bad = json!({ "desiredState": { "interfacs": [] } });
+    assert!(!asked("CREATE", &policy(&bad), &Value::Null, None).allowed);
+}
