@@ -9,7 +9,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     pub policies: BTreeMap<String, Arc<NodeNetworkConfigurationPolicy>>,
-    /// The labels of each node that runs a handler.
+    /// The labels of each node that takes part.
     pub nodes: BTreeMap<String, Arc<BTreeMap<String, String>>>,
 }
 

@@ -84,7 +84,8 @@ impl Questions {
     }
 }
 
-/// Answers until `stop`, and what is open then for a moment longer. `others` are paths that the same port serves.
+/// Answers until `stop`, and what is open then for a moment longer. `others` are paths that the same port serves, such as
+/// metrics; none of them may be one of ours.
 pub async fn serve(
     listener: TcpListener,
     certificates: Serving,
@@ -110,3 +111,6 @@ pub async fn serve(
         () = out_of_patience => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,3 +137,67 @@ fn nmstate_is_strict_with_the_types_that_are_tried() {
         assert_eq!(misunderstood::understood(&odd).is_ok(), is_lax(kind), "{kind}");
     }
 }
+
+/// What users of nmstate write every day.
+#[test]
+fn everyday_documents_pass() {
+    for desired in [
+        json!({ "interfaces": [{
+            "name": "br1", "type": "linux-bridge", "state": "up", "ipv4": { "enabled": true, "dhcp": true, "auto-dns": false },
+            "bridge": { "options": { "stp": { "enabled": false }, "multicast-snooping": true }, "port": [
+                { "name": "eth1", "stp-hairpin-mode": false, "vlan": { "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 2, "max": 4094 } }], "tag": 1, "enable-native": true } },
+                { "name": "eth2", "vlan": {} }
+            ] }
+        }] }),
+        json!({ "interfaces": [
+            { "name": "bond1", "type": "bond", "state": "up", "link-aggregation": { "mode": "802.3ad", "options": { "miimon": "140", "lacp_rate": "fast" }, "port": ["eth1", "eth2"] } },
+            { "name": "bond1.102", "type": "vlan", "state": "up", "vlan": { "base-iface": "bond1", "id": 102 }, "ipv6": { "enabled": true, "autoconf": true, "dhcp": true, "auto-routes": true, "auto-route-table-id": 7 } }
+        ] }),
+        json!({ "interfaces": [
+            { "name": "ovs0", "type": "ovs-interface", "state": "up", "ipv4": { "enabled": true, "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] } },
+            { "name": "ovs-br0", "type": "ovs-bridge", "state": "up", "ovs-db": { "external_ids": { "k": "v" } }, "bridge": { "allow-extra-patch-ports": true, "options": { "stp": { "enabled": true } }, "port": [
+                { "name": "ovs0" }, { "name": "b", "link-aggregation": { "mode": "balance-slb", "port": [{ "name": "eth1" }, { "name": "eth2" }] } }] } }
+        ], "ovn": { "bridge-mappings": [{ "localnet": "net", "bridge": "ovs-br0", "state": "present" }] } }),
+        json!({ "interfaces": [
+            { "name": "vrf0", "type": "vrf", "state": "up", "vrf": { "port": ["eth1"], "route-table-id": 100 } },
+            { "name": "vxlan1", "type": "vxlan", "state": "up", "vxlan": { "base-iface": "eth1", "id": 1000, "remote": "192.0.2.2", "destination-port": 4789 } },
+            { "name": "d0", "type": "dummy", "state": "up" },
+            { "name": "veth0", "type": "veth", "state": "up", "veth": { "peer": "veth1" } },
+            { "name": "mv0", "type": "mac-vlan", "state": "up", "mac-vlan": { "base-iface": "eth1", "mode": "vepa", "promiscuous": true } }
+        ] }),
+        json!({ "interfaces": [
+            { "name": "eth1", "type": "ethernet", "state": "up", "lldp": { "enabled": true }, "accept-all-mac-addresses": false, "ethernet": { "auto-negotiation": false, "speed": 1000, "duplex": "full", "sr-iov": { "total-vfs": 2, "vfs": [{ "id": 0, "trust": true }] } },
+              "ethtool": { "feature": { "rx-all": true }, "ring": { "rx": 256 }, "pause": { "autoneg": false } },
+              "802.1x": { "ca-cert": "/etc/ca.pem", "eap-methods": ["tls"], "identity": "me", "private-key": "/etc/k", "private-key-password": "p" } },
+            { "name": "eth2", "profile-name": "wan", "identifier": "mac-address", "mac-address": "02:00:00:00:00:01", "type": "ethernet", "state": "up", "wait-ip": "ipv4" }
+        ] }),
+        json!({ "routes": { "config": [
+            { "destination": "0.0.0.0/0", "next-hop-interface": "eth1", "next-hop-address": "192.0.2.254", "metric": 150, "table-id": 254 },
+            { "state": "absent", "next-hop-interface": "eth2" }, { "destination": "203.0.113.0/24", "route-type": "blackhole" }
+        ] }, "route-rules": { "config": [{ "ip-from": "192.0.2.0/24", "ip-to": "198.51.100.0/24", "priority": 100, "route-table": 200, "family": "ipv4" }] } }),
+        json!({ "dns-resolver": { "config": { "search": ["example.com"], "server": ["192.0.2.53", "2001:db8::53"], "options": ["rotate"] } }, "hostname": { "running": "a", "config": "a" } }),
+    ] {
+        assert_eq!(refusal(&desired, &json!({})), None, "{desired}");
+    }
+}
+
+#[test]
+fn everyday_captures_pass() {
+    let capture = json!({
+        "default-gw": "routes.running.destination==\"0.0.0.0/0\"",
+        "base-iface": "interfaces.name==capture.default-gw.routes.running.0.next-hop-interface",
+        "base-iface-routes": "routes.running.next-hop-interface==capture.default-gw.routes.running.0.next-hop-interface",
+        "bridge-routes": "capture.base-iface-routes | routes.running.next-hop-interface:=\"br1\"",
+    });
+    let desired = json!({
+        "interfaces": [
+            { "name": "br1", "type": "linux-bridge", "state": "up", "ipv4": "{{ capture.base-iface.interfaces.0.ipv4 }}",
+              "bridge": { "options": { "stp": { "enabled": false } }, "port": [{ "name": "{{ capture.base-iface.interfaces.0.name }}" }] } },
+            { "name": "{{ capture.base-iface.interfaces.0.name }}", "state": "up", "ipv4": { "enabled": false } },
+            { "name": "bond.{{ node.labels['vlan'] }}", "type": "vlan", "vlan": { "base-iface": "bond", "id": "{{ node.labels['vlan'] }}" } },
+        ],
+        "routes": { "config": "{{ capture.bridge-routes.routes.running }}" },
+        "dns-resolver": { "config": { "server": "{{ values.servers }}" } },
+    });
+    assert_eq!(refusal(&desired, &capture), None);
+}

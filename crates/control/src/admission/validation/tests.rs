@@ -123,3 +123,21 @@ fn without_a_catalogue_the_others_are_not_compared_and_that_is_said() {
     let bad = json!({ "desiredState": { "interfacs": [] } });
     assert!(!asked("CREATE", &policy(&bad), &Value::Null, None).allowed);
 }
+
+#[test]
+fn the_examples_are_understood() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut policies = 0;
+    for file in [
+        "bond-with-vlan.yaml",
+        "rolled-back/wrong-card.yaml",
+        "quickstart/10-storage-bridge.yaml",
+        "quickstart/20-search-domain.yaml",
+    ] {
+        let text = std::fs::read_to_string(folder.join(file)).expect("an example");
+        let example: NodeNetworkConfigurationPolicy = serde_saphyr::from_str(&text).expect("a policy");
+        assert_eq!(refusal("example", &example.spec, None), None, "{file}");
+        policies += 1;
+    }
+    assert_eq!(policies, 4);
+}

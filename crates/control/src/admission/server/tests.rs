@@ -1,0 +1,178 @@
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::watch,
+    task::JoinHandle,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    },
+};
+
+use super::*;
+use crate::{
+    admission::review::tests::{now, policy, review_of},
+    certificates::{
+        authority::{Authority, Names},
+        certificate::Pair,
+    },
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A webhook on loopback, and who it is believed by.
+struct Webhook {
+    address: SocketAddr,
+    serving: Serving,
+    authority: Pair,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<io::Result<()>>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is a binary")]
+fn clock() -> Timestamp {
+    Timestamp::now()
+}
+
+impl Webhook {
+    async fn start() -> Self {
+        let authority = Authority::make(clock(), Duration::from_hours(1)).expect("an authority");
+        let serving = Serving::new();
+        serving.replace(&issued(&authority));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let (_, catalogue) = watch::channel(None);
+        let others = Router::new().route("/metrics", get(async || "up 1"));
+        let server =
+            tokio::spawn(serve(listener, serving.clone(), Questions::new(catalogue, now), others, async {
+                let _ = stopped.await;
+            }));
+        Self { address, serving, authority, stop, server }
+    }
+
+    async fn connect(&self, protocols: &[&[u8]]) -> io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&self.authority.certificate).expect("PEM")).expect("a root");
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("protocols")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let name = ServerName::try_from("s.n.svc").expect("a name");
+        let stream = TcpStream::connect(self.address).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// The status and the body of an answer on a connection of its own.
+    async fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+        let mut connection = self.connect(&[]).await.expect("a connection");
+        ask_on(&mut connection, method, path, body).await
+    }
+}
+
+fn issued(authority: &Pair) -> Pair {
+    let names = Names { service: "s".to_owned(), namespace: "n".to_owned() };
+    let authority = Authority::read(authority).expect("an authority");
+    authority.issue(&names, clock(), Duration::from_hours(1)).expect("a certificate")
+}
+
+async fn ask_on(
+    connection: &mut TlsStream<TcpStream>,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> (u16, String) {
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: s.n.svc\r\nContent-Length: {}\r\n\r\n", body.len());
+    connection.write_all(head.as_bytes()).await.expect("sent");
+    // Whoever refuses a body may do so before all of it was sent.
+    let _ = connection.write_all(body).await;
+    let read = async {
+        let mut text = String::new();
+        let mut bytes = [0; 4096];
+        loop {
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let length = head.lines().find_map(|line| {
+                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok()
+                });
+                if body.len() >= length.unwrap_or(0) {
+                    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+                    return (status, body.to_owned());
+                }
+            }
+            let count = connection.read(&mut bytes).await.expect("an answer");
+            assert!(count > 0, "the connection has ended after {text:?}");
+            text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    };
+    timeout(SOON, read).await.expect("an answer in time")
+}
+
+#[tokio::test]
+async fn questions_are_answered_and_everything_else_is_refused() {
+    let webhook = Webhook::start().await;
+    for path in ["/readyz", "/healthz", "/metrics"] {
+        assert_eq!(webhook.ask("GET", path, b"").await.0, 200, "{path}");
+    }
+    assert_eq!(webhook.ask("GET", "/elsewhere", b"").await.0, 404);
+    let path = Question::ValidatePolicy.path();
+    assert_eq!(webhook.ask("GET", path, b"").await.0, 405);
+    assert_eq!(webhook.ask("POST", path, b"{}").await.0, 400);
+    assert_eq!(webhook.ask("POST", path, &vec![b' '; LARGEST + 1]).await.0, 413);
+
+    let bad = policy(&json!({ "desiredState": { "interfacs": [] } }));
+    let (code, body) =
+        webhook.ask("POST", path, &review_of("admission.k8s.io/v1", "CREATE", &bad, &Value::Null)).await;
+    let review: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((code, &review["response"]["allowed"]), (200, &json!(false)), "{review}");
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_served_to_new_connections_and_the_old_ones_stay() {
+    let webhook = Webhook::start().await;
+    let mut old = webhook.connect(&[]).await.expect("a connection");
+    let leaf =
+        |stream: &TlsStream<TcpStream>| stream.get_ref().1.peer_certificates().expect("a chain")[0].to_vec();
+    webhook.serving.replace(&issued(&webhook.authority));
+    let new = webhook.connect(&[]).await.expect("a connection");
+    assert_ne!(leaf(&old), leaf(&new));
+    assert_eq!(ask_on(&mut old, "GET", "/readyz", b"").await.0, 200);
+    assert_eq!(ask_on(&mut old, "GET", "/readyz", b"").await.0, 200);
+}
+
+#[tokio::test]
+async fn whoever_does_not_speak_holds_up_nobody() {
+    let webhook = Webhook::start().await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(TcpStream::connect(webhook.address).await.expect("a connection"));
+    }
+    assert_eq!(timeout(SOON, webhook.ask("GET", "/readyz", b"")).await.expect("in time").0, 200);
+}
+
+#[tokio::test]
+async fn http_2_is_not_spoken() {
+    let webhook = Webhook::start().await;
+    assert!(webhook.connect(&[b"h2"]).await.is_err());
+    let both = webhook.connect(&[b"h2", b"http/1.1"]).await.expect("a connection");
+    assert_eq!(both.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+#[tokio::test]
+async fn it_stops_when_told_although_connections_are_open() {
+    let webhook = Webhook::start().await;
+    let mut open = webhook.connect(&[]).await.expect("a connection");
+    assert_eq!(ask_on(&mut open, "GET", "/readyz", b"").await.0, 200);
+    webhook.stop.send(()).expect("it runs");
+    timeout(SOON, webhook.server).await.expect("it stops in time").expect("no panic").expect("no error");
+    assert!(TcpStream::connect(webhook.address).await.is_err(), "nobody listens any more");
+}
