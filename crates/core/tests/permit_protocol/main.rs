@@ -129,6 +129,13 @@ fn the_lease_changes_hands() {
     holds(World { name: "a renewal is slow or lost", faults, ..LEASED });
 }
 
+#[test]
+fn a_generation_outlives_its_leader() {
+    let faults = Faults { controller_crashes: 1, ..QUIET };
+    let generations = SMALL.generations;
+    holds(World { name: "one node, two generations", nodes: 1, generations, faults, ..LEASED });
+}
+
 /// Each of these would be a mistake in the controller, its deployment or the API server's rules. That they are found
 /// says that the others are not there.
 #[test]
