@@ -168,7 +168,11 @@ pub fn decide(
         Verdict::CanariesOnly => begin_in_order(candidates.into_iter().filter(|(_, node)| node.is_canary)),
         Verdict::Go => begin_in_order(candidates.into_iter()),
     };
-    let free = limit.saturating_sub(decision.tally.holding);
+    let failed = standings.values().filter(|standing| **standing == Standing::Failed).count();
+    // Failed nodes keep their slots. Where more of them are tolerated than there are slots, one is left all the same:
+    // else the rollout would neither go on nor stop.
+    let at_least = usize::from(decision.tally.holding == failed);
+    let free = limit.saturating_sub(decision.tally.holding).max(at_least);
     for name in may_begin.into_iter().take(free) {
         decision.permits.insert(name.clone(), Permit::Apply);
         decision.tally.pending -= 1;

@@ -119,6 +119,10 @@ fn a_rollout_stops_when_as_many_have_failed_as_may_be_at_work() {
     let tolerant = json!({"maxUnavailable": 3, "rollout": {"maxFailures": 1}});
     assert_eq!(permits(&tolerant, [failed(), waiting(), waiting(), waiting()]), "AAAw");
     assert_eq!(permits(&tolerant, [failed(), failed(), waiting(), waiting()]), "AAxx");
+    let narrow = json!({"maxUnavailable": 1, "rollout": {"maxFailures": 2}});
+    assert_eq!(permits(&narrow, [failed(), waiting(), waiting(), waiting()]), "AAww", "it goes on");
+    assert_eq!(permits(&narrow, [failed(), at_work(), waiting(), waiting()]), "AAww", "one at a time");
+    assert_eq!(permits(&narrow, [failed(), failed(), failed(), waiting()]), "AAAx");
     let strict = json!({"maxUnavailable": 3, "rollout": {"maxFailures": 0}});
     assert_eq!(permits(&strict, [failed(), at_work(), waiting(), waiting()]), "AAxx");
 }

@@ -98,6 +98,13 @@ fn nodes_fail_and_the_rest_is_aborted() {
 }
 
 #[test]
+fn more_failures_are_tolerated_than_there_are_slots() {
+    let faults = Faults { failures: 2, controller_crashes: 1, ..QUIET };
+    let generations = &[Generation { tolerated_failures: Some(2), ..FIRST }];
+    holds(World { name: "tolerated failures", nodes: 3, generations, faults, ..SMALL });
+}
+
+#[test]
 fn a_limit_shrinks() {
     let faults = Faults { handler_crashes: 1, ..QUIET };
     holds(World { name: "a limit that shrinks", generations: BOTH_AT_ONCE, faults, ..SMALL });
