@@ -82,7 +82,7 @@ pub async fn keep(options: Options, mut intervals: watch::Receiver<Intervals>) {
             }
             Err(failure) => {
                 failure.tell(&mut trouble);
-                pauses.next()
+                pauses.longer()
             }
         };
         tokio::select! {
