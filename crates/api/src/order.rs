@@ -20,6 +20,14 @@ use crate::{Drift, Duration, Mode, OnDelete, Probe, State, kind::is_default, rul
     )
     .field_path(".policyGeneration")
     .message("an order cannot go back to an older generation of its policy"),
+    // A write that was given up by its writer and lands late must not take back what was permitted since.
+    validation = Rule::new(
+        "self.permit == oldSelf.permit || self.permit == 'Restore' || !(oldSelf.permit in ['Apply', 'Abort']) || \
+        self.policyGeneration != oldSelf.policyGeneration || \
+        (has(self.policyUID) ? self.policyUID : '') != (has(oldSelf.policyUID) ? oldSelf.policyUID : '')",
+    )
+    .field_path(".permit")
+    .message("a permit cannot be taken back within a generation of the policy"),
     validation = Rule::new("self.permit != 'Apply' || !has(self.mode) || self.mode != 'Plan'")
         .field_path(".permit")
         .message("an order in Plan mode cannot be permitted to Apply"),

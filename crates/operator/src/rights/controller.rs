@@ -33,7 +33,12 @@ pub fn controller(settings: &Settings) -> Vec<Object> {
         [
             // Which nodes run a handler.
             vec![allow(CORE, &["pods"], &READ)],
-            kept("coordination.k8s.io", "leases", vec![settings.leader_lease()], &["get", "list", "watch", "update"]),
+            kept(
+                "coordination.k8s.io",
+                "leases",
+                vec![settings.leader_lease()],
+                &["get", "list", "watch", "update"],
+            ),
             kept(
                 CORE,
                 "secrets",

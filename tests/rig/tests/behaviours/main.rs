@@ -1,6 +1,7 @@
 //! What the rig promises, proved on the parts themselves. One binary, so that it is linked once and runs in parallel.
 
-mod admission;
+mod admission_rules;
+mod admission_webhook;
 mod api_server;
 mod crds;
 mod examples;
@@ -11,8 +12,8 @@ mod kubernetes_store;
 mod lab;
 mod network_manager_host;
 mod nm_node;
-mod rollout;
 mod node_guard;
+mod rollout;
 mod standalone;
 mod standalone_full_kernel;
 mod uml_node;
