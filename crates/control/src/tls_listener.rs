@@ -42,9 +42,9 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
-    pub fn start(listener: TcpListener, certificates: &Serving) -> Result<Self, rustls::Error> {
-        let local = listener.local_addr().map_err(|error| rustls::Error::General(error.to_string()))?;
-        let acceptor = TlsAcceptor::from(Arc::new(configuration(certificates)?));
+    pub fn start(listener: TcpListener, certificates: &Serving) -> io::Result<Self> {
+        let local = listener.local_addr()?;
+        let acceptor = TlsAcceptor::from(Arc::new(configuration(certificates).map_err(io::Error::other)?));
         let (send, ready) = mpsc::channel(CONNECTIONS);
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, acceptor, send));

@@ -93,7 +93,7 @@ pub async fn serve(
     others: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let listener = TlsListener::start(listener, &certificates).map_err(io::Error::other)?;
+    let listener = TlsListener::start(listener, &certificates)?;
     let (told, stopped) = oneshot::channel();
     let stop = async move {
         stop.await;

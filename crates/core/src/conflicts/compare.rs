@@ -10,7 +10,8 @@ use crate::{document::Document, secrets};
 /// Values are told up to this length.
 const SHOWN: usize = 60;
 
-/// The first key that two entries for the same thing say differently.
+/// The first key that two entries for the same thing say differently. What is `running` is what was found somewhere, and
+/// no wish.
 pub(super) fn entry_difference(
     here: &Document,
     there: &Document,
@@ -18,6 +19,7 @@ pub(super) fn entry_difference(
     open: Open,
 ) -> Option<Conflict> {
     here.iter()
+        .filter(|(key, _)| *key != "running")
         .find_map(|(key, value)| difference(value, there.get(key)?, key, &format!("{path}.{key}"), open))
 }
 

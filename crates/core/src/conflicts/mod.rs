@@ -100,7 +100,9 @@ fn is_same_interface(one: &Document, other: &Document) -> bool {
 }
 
 fn in_other_sections(here: &Document, there: &Document, open: Open) -> Option<Conflict> {
-    let is_other = |section: &str| !matches!(section, "interfaces" | "routes" | "route-rules");
+    // A description of the whole document is for people.
+    let is_other =
+        |section: &str| !matches!(section, "interfaces" | "routes" | "route-rules" | "description");
     here.iter()
         .filter(|(section, _)| is_other(section))
         .find_map(|(section, value)| difference(value, there.get(section)?, section, section, open))

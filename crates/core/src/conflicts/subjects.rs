@@ -23,6 +23,7 @@ impl Subjects {
         let mut subjects = Self::default();
         for (section, value) in document.iter().filter(|(_, value)| !value.is_null()) {
             match (section.as_str(), value) {
+                ("description", _) => {}
                 (_, Value::String(_)) => subjects.any = true,
                 ("interfaces", _) => {
                     let names = interfaces(document).map(|interface| text(interface, "name"));

@@ -131,6 +131,26 @@ fn what_adds_up_does_not_conflict() {
 }
 
 #[test]
+fn what_is_no_wish_does_not_conflict() {
+    agree([
+        (json!({ "description": "a" }), json!({ "description": "b" })),
+        (
+            json!({ "hostname": { "running": "a", "config": "a" } }),
+            json!({ "hostname": { "running": "b", "config": "a" } }),
+        ),
+        (
+            json!({ "dns-resolver": { "running": { "server": ["10.0.0.1"] } } }),
+            json!({ "dns-resolver": { "running": { "server": ["10.0.0.2"] } } }),
+        ),
+        (
+            json!({ "routes": { "running": [{ "destination": "10.0.0.0/8", "next-hop-address": "10.0.0.1" }] } }),
+            route(json!({ "destination": "10.0.0.0/8", "next-hop-address": "10.0.0.2" })),
+        ),
+    ]);
+    assert!(Subjects::of(&state(&json!({ "description": "{{ node.name }}" })).0).are_named());
+}
+
+#[test]
 fn routes_and_rules_add_up() {
     agree([
         (

@@ -141,3 +141,34 @@ fn the_examples_are_understood() {
     }
     assert_eq!(policies, 4);
 }
+
+/// Each of the two crates knows by itself which keys are secret; here they have to agree.
+#[test]
+fn what_the_host_hides_is_not_shown_in_a_conflict() {
+    for key in [
+        "password",
+        "private-key-password",
+        "psk",
+        "mka-cak",
+        "mka-ckn",
+        "preshared-key",
+        "secret",
+        "private-key",
+        "identity",
+        "mtu",
+    ] {
+        for value in ["one", "/etc/a/file"] {
+            let document = json!({ "interfaces": [{ "name": "eth1", "x": { key: value } }] });
+            let state = knmstate_host::NetworkState::parse(document.clone()).expect("a state");
+            let hidden = state.without_secrets().into_value() != document;
+            let other = json!({ "interfaces": [{ "name": "eth1", "x": { key: "other" } }] });
+            let [here, there] =
+                [document, other].map(|document| serde_json::from_value(document).expect("a state"));
+            let conflict = knmstate_core::conflicts::conflict(&here, &there).expect("a conflict");
+            // The other value may be a secret although this one is the name of a file.
+            let shown = conflict.to_string().contains(value);
+            assert!(!(hidden && shown), "{key}: {conflict}");
+            assert_eq!(hidden, knmstate_core::secrets::is_secret(key, &json!(value)), "{key}: {value}");
+        }
+    }
+}

@@ -38,10 +38,15 @@ struct Trial {
 
 impl Trial {
     async fn new(intervals: Intervals) -> Result<Self> {
+        Self::after(intervals, "").await
+    }
+
+    /// One that finds these objects when it is started.
+    async fn after(intervals: Intervals, objects: &str) -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
         api.install_crds().await?;
-        api.kubectl_with(CLUSTER, ["apply", "-f", "-"]).await?.success()?;
+        api.kubectl_with(&format!("{CLUSTER}\n---\n{objects}"), ["apply", "-f", "-"]).await?.success()?;
         let token = api.token(NAMESPACE, "controller", BoundTo::Nothing).await?;
         let client = api.client_with_token(&token).await?;
 

@@ -12,6 +12,8 @@ use tokio_rustls::{
     },
 };
 
+use knmstate_control::certificates::authority::Authority;
+
 use super::*;
 
 /// A new authority every eight seconds, a new certificate every four.
@@ -80,6 +82,40 @@ async fn what_somebody_destroys_is_made_anew() -> Result<()> {
     let arguments = ["patch", "validatingwebhookconfiguration", "nmstate", "--type=json", "-p", emptied];
     trial.api.kubectl(arguments).await?.success()?;
     trial.is_asked().await?;
+    trial.apply("p", &mtu(1400)).await?.success()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn certificates_of_another_authority_are_served_until_ours_is_trusted() -> Result<()> {
+    // As kubernetes-nmstate leaves them: its keys are of a kind that we do not sign with.
+    let names = Names { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() };
+    let hour = Duration::from_hours(1);
+    let theirs = Authority::make(clock(), hour)?;
+    let served = Authority::read(&theirs).context("an authority")?.issue(&names, clock(), hour)?;
+    let secret = |name: &str, kind: &str, data: Value| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": NAMESPACE }, "type": kind, "stringData": data });
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let authority =
+        json!({ "ca.crt": text(&theirs.certificate), "ca.key": "-----BEGIN RSA PRIVATE KEY-----" });
+    let pair = json!({ "tls.crt": text(&served.certificate), "tls.key": text(&served.key) });
+    let objects = format!(
+        "{}\n---\n{}",
+        secret("nmstate-ca", "Opaque", authority),
+        secret(SERVICE, "kubernetes.io/tls", pair)
+    );
+    let trial = Trial::after(Intervals { authority: hour, certificate: hour, ..QUICK }, &objects).await?;
+
+    // Ours is trusted from the start, and served only after a while; at no time is there one that is not believed.
+    let leaf = CertificateDer::from_pem_slice(&served.certificate)?.to_vec();
+    let first = Rotations::of(&trial).await?;
+    ensure!(!first.authorities.contains(&theirs.certificate), "there is no authority of our own");
+    let mut seen = Rotations::default();
+    wait::until(LIMIT, "a certificate of our own", async || {
+        seen.look(&trial).await.map_err(|error| wait::Fatal(format!("{error:#}")))?;
+        ensure!(seen.served.iter().any(|served| *served != leaf), "only theirs is served");
+        Ok(())
+    })
+    .await?;
     trial.apply("p", &mtu(1400)).await?.success()?;
     Ok(())
 }
