@@ -1,6 +1,6 @@
 //! Many nodes in one process: the real agent on simulated machines, against a real API server.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,7 +10,7 @@ use knmstate_agent::{
     engine::{Parts, Settings},
     health::Health,
     ledger::Ledger,
-    probes::{DNS_HOST, Prober},
+    probes::{DNS_HOST, KubeDoor, Prober},
     stores::kubernetes::{KubernetesStore, Options},
 };
 use knmstate_host::{
@@ -104,6 +104,7 @@ impl Member {
     pub async fn start(&mut self) -> Result<()> {
         ensure!(self.running.is_none(), "{} runs", self.name);
         let host = self.machine.host();
+        let door = Arc::new(KubeDoor::new(self.config.clone(), self.name.clone()));
         let store = KubernetesStore::start(Options {
             config: self.config.clone(),
             node: self.name.clone(),
@@ -111,7 +112,7 @@ impl Member {
             now,
         })?;
         let agent = Agent::new(Parts {
-            prober: Prober::new(host.clone(), None, DNS_HOST),
+            prober: Prober::new(host.clone(), Some(door), DNS_HOST),
             host,
             store,
             ledger: Ledger::open(self.folder.join("orders"))?,

@@ -198,16 +198,22 @@ fn status_for(
     kept: Option<&Entry>,
     told: Option<&NodeNetworkConfigurationEnactmentStatus>,
 ) -> NodeNetworkConfigurationEnactmentStatus {
+    // What kubernetes-nmstate has said names no UID. Its captures hold, and what it has applied is not said anew.
+    let is_of_policy = |status: &NodeNetworkConfigurationEnactmentStatus| {
+        status.policy_uid.is_none() || status.policy_uid == spec.policy_uid
+    };
     let speaks_of_it = |status: &NodeNetworkConfigurationEnactmentStatus| {
-        status.policy_generation == spec.policy_generation && status.policy_uid == spec.policy_uid
+        status.policy_generation == spec.policy_generation && is_of_policy(status)
     };
     let known = kept
         .filter(|entry| entry.spec.capture == spec.capture)
         .map(|entry| &entry.status)
         .or(told)
-        .filter(|status| status.policy_uid == spec.policy_uid);
+        .filter(|status| is_of_policy(status));
     match known {
-        Some(status) if speaks_of_it(status) => status.clone(),
+        Some(status) if speaks_of_it(status) => {
+            NodeNetworkConfigurationEnactmentStatus { policy_uid: spec.policy_uid.clone(), ..status.clone() }
+        }
         // Captures are resolved once in the life of a policy, whatever else is changed in it.
         other => NodeNetworkConfigurationEnactmentStatus {
             captured_states: other.map(|status| status.captured_states.clone()).unwrap_or_default(),

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use knmstate_api::{
-    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names,
-    names::HANDLER_FIELD_MANAGER,
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus,
+    names::{self, HANDLER_FIELD_MANAGER},
+    reasons::enactment::{FAILING, PENDING, PROGRESSING},
 };
 use knmstate_client::{apply, call::CallError, watch::is_older};
 use kube::{Api, Client};
@@ -14,6 +15,9 @@ use super::desk::{Carrier, Desk, Next, Papers};
 
 /// How long a status that was written stands before it is written again because somebody else has changed it.
 const PEACE: Duration = Duration::from_secs(5);
+
+/// What lasts less than this is not worth a write: with many nodes at work, those are half of all.
+const BRIEF: Duration = Duration::from_secs(2);
 
 /// The newest status that was told of each order, and the one at the server.
 #[derive(Debug, Default)]
@@ -35,8 +39,8 @@ pub struct There {
 #[derive(Debug)]
 struct Told {
     status: NodeNetworkConfigurationEnactmentStatus,
-    /// When it may be written. Later than now if it was written and somebody else has changed it: two that disagree
-    /// must not keep the server busy.
+    /// When it may be written. Later than now if it says what may be over in a moment; and if it was written and
+    /// somebody else has changed it, as two that disagree must not keep the server busy.
     from: Option<Instant>,
     delivered: bool,
 }
@@ -54,7 +58,10 @@ impl Enactments {
             tracing::debug!(policy, "there is no enactment to tell the status of");
             return;
         }
-        self.told.insert(policy.to_owned(), Told { status, from: None, delivered: false });
+        let known = self.told.get(policy).filter(|known| is_passing(&known.status) && !known.delivered);
+        let from = is_passing(&status)
+            .then(|| known.and_then(|known| known.from).unwrap_or_else(|| Instant::now() + BRIEF));
+        self.told.insert(policy.to_owned(), Told { status, from, delivered: false });
         self.settle(policy);
     }
 
@@ -100,6 +107,12 @@ impl Enactments {
             told.delivered = true;
         }
     }
+}
+
+/// Whether it says that the node waits or is at work, and not what came of that.
+fn is_passing(status: &NodeNetworkConfigurationEnactmentStatus) -> bool {
+    let conditions = &status.conditions;
+    conditions.is_true(PENDING) || (conditions.is_true(PROGRESSING) && !conditions.is_true(FAILING))
 }
 
 impl Papers for Enactments {
@@ -154,6 +167,8 @@ impl Carrier<Enactments> for Writer {
 
 #[cfg(test)]
 mod tests {
+    use knmstate_api::ConditionStatus;
+
     use super::*;
 
     fn status(generation: i64) -> NodeNetworkConfigurationEnactmentStatus {
@@ -230,6 +245,26 @@ mod tests {
         enactments.written(Say { policy: "a".to_owned(), status: status(1) }, "5".to_owned(), later);
         assert!(!enactments.is_delivered());
         assert_eq!(enactments.next(Instant::now()), say("a", 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_over_in_a_moment_is_not_told_at_once() {
+        let at = |type_: &str| {
+            let mut status = status(1);
+            status.conditions.set(type_, ConditionStatus::True, "", "", jiff::Timestamp::UNIX_EPOCH);
+            status
+        };
+        let said = |status| Next::Write(Say { policy: "a".to_owned(), status });
+        let mut enactments = with(&["a"]);
+        let soon = Instant::now() + BRIEF;
+        enactments.tell("a", at(PENDING));
+        assert_eq!(enactments.next(Instant::now()), Next::Later(soon));
+        tokio::time::advance(BRIEF / 2).await;
+        enactments.tell("a", at(PROGRESSING));
+        assert_eq!(enactments.next(Instant::now()), Next::Later(soon), "both together are as long");
+        assert_eq!(enactments.next(soon), said(at(PROGRESSING)));
+        enactments.tell("a", at("Available"));
+        assert_eq!(enactments.next(Instant::now()), said(at("Available")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use knmstate_api::{
     NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationPolicy as Policy,
 };
 use knmstate_operator::Settings;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{
     ApiServer, Lab, binaries,
     controller::ControllerSetup,
@@ -18,7 +18,7 @@ use rig::{
 };
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A cluster of simulated nodes.
 struct Cluster {
@@ -62,18 +62,26 @@ impl Cluster {
     }
 
     async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
-        wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
+        let reached = wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
             let says = self.says(policy).await?;
             ensure!(says == expected, "{says:?}");
             Ok(())
         })
-        .await
-        .with_context(|| self.controllers.logs(20))
+        .await;
+        if reached.is_err() {
+            let enactments = self.enactments.list(&ListParams::default()).await?;
+            for one in &enactments {
+                let said = one.status.conditions.first_true().map(|condition| &*condition.message);
+                println!("{}: {}", one.name_any(), said.unwrap_or_default());
+            }
+            println!("{}", self.controllers.logs(20));
+        }
+        reached
     }
 
     /// What each node says of a policy.
     async fn stages(&self) -> Result<BTreeMap<String, String>> {
-        let all = self.enactments.list(&kube::api::ListParams::default()).await?;
+        let all = self.enactments.list(&ListParams::default()).await?;
         let stage =
             |one: &Enactment| one.status.conditions.first_true().map(|condition| condition.type_.clone());
         Ok(all.iter().map(|one| (one.name_any(), stage(one).unwrap_or_default())).collect())
