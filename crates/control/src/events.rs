@@ -20,17 +20,19 @@ const NAMESPACE: &str = "default";
 const CONTROLLER: &str = "nmstate-controller";
 
 /// What happened on a node, as kubernetes-nmstate tells it: in the name of that node's handler.
-pub fn of_node(happening: &Happening, policy_uid: &str, now: Timestamp) -> Event {
-    let Happening { policy, node, what } = happening;
+/// Of success it tells by policy, not by node.
+pub fn of_node(happening: &Happening, policy_uid: &str, now: Timestamp) -> Option<Event> {
+    let Happening { policy, node, what, .. } = happening;
     let enactment = enactment_name(node, policy);
     let message = match what {
         What::Failed { attempts } => {
             format!("reconciliation of enactment \"{enactment}\" has failed after {attempts} retries")
         }
+        What::Available => return None,
         What::Aborted => format!("reconciliation of enactment \"{enactment}\" has aborted"),
     };
     let source = format!("{node}.nmstate-handler");
-    event(policy, policy_uid, "Warning", "ReconcileFailed", message, source, now)
+    Some(event(policy, policy_uid, "Warning", "ReconcileFailed", message, source, now))
 }
 
 /// That a policy has become available; `None` if it was, or is not.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use knmstate_api::{NodeNetworkConfigurationPolicyStatus, reasons::policy::PROGRESSING};
 use knmstate_client::{
     apply::exact_merge,
     call::{CallError, Trouble},
@@ -16,6 +17,7 @@ use tokio::{
 use crate::{
     events,
     lease::Leadership,
+    measures::Measures,
     plan::{Plan, plan},
     queue::{About, Queue},
     sources::{self, LiveWorld},
@@ -52,6 +54,7 @@ impl fmt::Debug for Options {
 pub async fn lead(
     options: &Options,
     world: &LiveWorld,
+    measures: &Measures,
     mut leadership: Leadership,
     stop: impl Future<Output = ()>,
 ) {
@@ -60,6 +63,7 @@ pub async fn lead(
     let mut leader = Leader {
         options,
         world,
+        measures,
         leadership: leadership.clone(),
         queue: Queue::default(),
         writes: JoinSet::new(),
@@ -73,8 +77,12 @@ pub async fn lead(
             () = &mut stop => break,
             () = leader.something_happens() => {}
         }
-        leader.decide();
+        let began = Instant::now();
+        if leader.decide() {
+            measures.decided(began.elapsed());
+        }
         leader.begin_writes();
+        measures.queue_depth(leader.queue.waiting());
     }
     let _ = timeout(FAREWELL, leader.end_writes()).await;
 }
@@ -84,6 +92,7 @@ type Outcome = (About, Write, Result<Written, CallError>);
 struct Leader<'a> {
     options: &'a Options,
     world: &'a LiveWorld,
+    measures: &'a Measures,
     leadership: Leadership,
     queue: Queue,
     writes: JoinSet<Outcome>,
@@ -116,12 +125,13 @@ impl Leader<'_> {
         }
     }
 
-    fn decide(&mut self) {
+    /// Decides about what has changed; false if nothing has.
+    fn decide(&mut self) -> bool {
         let now = (self.options.now)();
         let instant = Instant::now();
         let mut world = self.world.lock();
         if !world.is_known() {
-            return;
+            return false;
         }
         let due: Vec<Origin> =
             self.timers.iter().filter(|(_, at)| **at <= instant).map(|(origin, _)| origin.clone()).collect();
@@ -129,7 +139,9 @@ impl Leader<'_> {
             self.timers.remove(&origin);
             world.reconsider(origin);
         }
-        for origin in world.take_concerned() {
+        let concerned = world.take_concerned();
+        let has_changed = !concerned.is_empty();
+        for origin in concerned {
             let plan = plan(&world, &origin, now);
             self.timers.remove(&origin);
             if let Some(again_at) = plan.again_at {
@@ -140,10 +152,17 @@ impl Leader<'_> {
             put_in_queue(&mut self.queue, &mut world, &origin, plan);
         }
         for happening in self.world.take_happenings() {
-            if let Some(policy) = world.policies.get(&happening.policy) {
-                self.queue.put(Write::Event(Box::new(events::of_node(&happening, &policy.uid, now))));
+            self.measures.result(happening.what.result());
+            for probe in &happening.failed_probes {
+                self.measures.probe_failed(probe);
+            }
+            let policy = world.policies.get(&happening.policy);
+            let event = policy.and_then(|policy| events::of_node(&happening, &policy.uid, now));
+            if let Some(event) = event {
+                self.queue.put(Write::Event(Box::new(event)));
             }
         }
+        has_changed
     }
 
     fn begin_writes(&mut self) {
@@ -156,8 +175,11 @@ impl Leader<'_> {
             && let Some((about, write)) = self.queue.take(Instant::now())
         {
             let client = self.options.client.clone();
+            let measures = self.measures.clone();
             self.writes.spawn(async move {
+                let began = Instant::now();
                 let result = write.execute(client, limit).await;
+                measures.written(write.object(), began.elapsed(), result.is_ok());
                 (about, write, result)
             });
         }
@@ -198,6 +220,9 @@ impl Leader<'_> {
                     if let Some(event) = event {
                         self.queue.put(Write::Event(Box::new(event)));
                     }
+                    if let Some(took) = rollout_took(&known.status, &status, now) {
+                        self.measures.rollout_ended(took);
+                    }
                 }
                 world.status_written(&policy, *status, version);
                 world.reconsider(Origin::Policy(policy));
@@ -209,6 +234,19 @@ impl Leader<'_> {
     async fn end_writes(&mut self) {
         while self.writes.join_next().await.is_some() {}
     }
+}
+
+/// How long a policy was progressing that no longer is.
+fn rollout_took(
+    before: &NodeNetworkConfigurationPolicyStatus,
+    after: &NodeNetworkConfigurationPolicyStatus,
+    now: Timestamp,
+) -> Option<Duration> {
+    let progressing =
+        before.conditions.get(PROGRESSING).filter(|_| before.conditions.is_true(PROGRESSING))?;
+    let since =
+        progressing.last_transition_time.as_ref().filter(|_| !after.conditions.is_true(PROGRESSING))?;
+    Duration::try_from(now.duration_since(since.0)).ok()
 }
 
 fn put_in_queue(queue: &mut Queue, world: &mut World, origin: &Origin, plan: Plan) {

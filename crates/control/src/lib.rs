@@ -14,6 +14,7 @@
 //! What every one of them does:
 //!
 //! - [`admission`]: what the API server asks before it stores a policy, answered from a [`catalogue`] of the cluster;
+//! - [`metrics`]: what the leader knows in figures, and what it measures of its own work;
 //! - [`certificates`]: how the API server knows that it asks the right one; the leader keeps them, all serve them.
 
 pub mod admission;
@@ -23,6 +24,8 @@ pub mod controller;
 pub mod events;
 pub mod leader;
 pub mod lease;
+pub mod measures;
+pub mod metrics;
 pub mod plan;
 pub mod queue;
 pub mod sources;

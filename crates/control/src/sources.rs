@@ -11,9 +11,15 @@ use knmstate_api::names::{COMPONENT_LABEL, HANDLER_COMPONENT};
 use knmstate_client::watch::{Seen, Selection, follow};
 use kube::{Api, Client, Resource, core::DeserializeGuard};
 use serde::de::DeserializeOwned;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{
+    sync::{Notify, watch as channel},
+    task::JoinSet,
+};
 
-use crate::world::{Happening, World};
+use crate::{
+    certificates::{Intervals, intervals},
+    world::{Happening, World},
+};
 
 /// How many happenings are kept for those who tell about them.
 const MOST_HAPPENINGS: usize = 512;
@@ -27,6 +33,7 @@ struct Live {
     world: Mutex<World>,
     happenings: Mutex<Vec<Happening>>,
     bell: Notify,
+    intervals: channel::Sender<Option<Intervals>>,
 }
 
 impl LiveWorld {
@@ -52,6 +59,19 @@ impl LiveWorld {
     fn change(&self, change: impl FnOnce(&mut World)) {
         change(&mut self.lock());
         self.0.bell.notify_one();
+    }
+
+    /// How often certificates are replaced, once that is known.
+    pub fn intervals(&self) -> channel::Receiver<Option<Intervals>> {
+        self.0.intervals.subscribe()
+    }
+
+    fn publish_intervals(&self) {
+        let Some((wanted, remarks)) = self.lock().self_sign().map(intervals) else { return };
+        let is_new = self.0.intervals.send_if_modified(|known| known.replace(wanted) != Some(wanted));
+        for remark in remarks.iter().filter(|_| is_new) {
+            tracing::warn!("selfSignConfiguration: {remark}");
+        }
     }
 
     fn tell(&self, new: Vec<Happening>) {
@@ -92,6 +112,7 @@ pub fn watch(client: &Client, namespace: &str, world: &LiveWorld, now: fn() -> T
     let to = world.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch the settings", move |seen| {
         to.change(|world| world.see_settings(seen));
+        to.publish_intervals();
     });
     tasks
 }

@@ -56,6 +56,16 @@ pub enum Written {
 }
 
 impl Write {
+    /// What is written, in one word.
+    pub fn object(&self) -> &'static str {
+        match self {
+            Self::Order { .. } => "order",
+            Self::Removal { .. } => "removal",
+            Self::Status { .. } => "status",
+            Self::Event(_) => "event",
+        }
+    }
+
     /// Executes it, within a time that ends before another one may lead.
     pub async fn execute(&self, client: Client, limit: Duration) -> Result<Written, CallError> {
         match self {

@@ -19,6 +19,7 @@ pub struct ControllerSetup {
     lab: Lab,
     program: PathBuf,
     folder: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl ControllerSetup {
@@ -28,7 +29,15 @@ impl ControllerSetup {
         std::fs::create_dir_all(&folder)?;
         let token = api.token(&settings.namespace, &settings.controller_account(), BoundTo::Nothing).await?;
         write_private(&folder.join("kubeconfig"), &api.kubeconfig_with_token(&token))?;
-        Ok(Self { lab: lab.clone(), program, folder })
+        // The network of a lab has one address for all of them; whoever wants their doors says where.
+        let arguments = ["--webhook-address=0", "--metrics-address=0"].map(str::to_owned).into();
+        Ok(Self { lab: lab.clone(), program, folder, arguments })
+    }
+
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
     }
 
     /// The last lines that each of them has logged, for a test that has failed.
@@ -50,6 +59,7 @@ impl ControllerSetup {
             .arg(format!("--kubeconfig={}", self.folder.join("kubeconfig").display()))
             .env("POD_NAMESPACE", &Settings::default().namespace)
             .env("POD_NAME", name)
+            .args(self.arguments.iter().cloned())
             .env("RUST_BACKTRACE", "0")
             .env(LAB_VARIABLE, self.lab.id());
         let log = self.folder.join(format!("{name}.log"));

@@ -1,19 +1,23 @@
 //! `knmstate controller`: from policies to the orders of nodes.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use anyhow::{Context as _, Result, bail};
 use knmstate_control::{
-    controller::{self, Options},
-    sources::LiveWorld,
+    certificates::Source,
+    controller::{self, Doors, ObjectNames, Options},
 };
-use tokio::sync::watch;
+use knmstate_core::lease::Terms;
+use knmstate_operator::Settings;
+use tokio::{net::TcpListener, sync::watch};
 
 use super::{now, on_runtime};
 use crate::{cluster, logging, shutdown};
 
-/// Decide for the whole cluster: which node carries out which policy, and when. Several may run; one leads.
+/// Decide for the whole cluster which node carries out which policy, and when; and answer the API server's questions
+/// about policies. Several may run: all of them answer, one leads.
 #[derive(clap::Args, Clone, Debug)]
+#[command(args_override_self = true)]
 pub struct Args {
     /// The namespace of handlers and controllers.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
@@ -23,9 +27,30 @@ pub struct Args {
     #[arg(long, env = "HANDLER_NAMESPACE", value_name = "NAME", hide = true)]
     handler_namespace: Option<String>,
 
+    /// What comes before the names of all objects, without the dash.
+    #[arg(long, env = "HANDLER_PREFIX", value_name = "PREFIX")]
+    prefix: Option<String>,
+
     /// The name of this controller among the others.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "controller")]
     pod_name: String,
+
+    /// Where the API server asks about policies; 0 for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
+    webhook_address: Address,
+
+    /// Where metrics are served; 0 for nowhere.
+    #[arg(long, env = "METRICS_BIND_ADDRESS", value_name = "ADDRESS", default_value = ":8443")]
+    metrics_address: Address,
+
+    /// The Secret with the certificate to serve, when something else keeps it, such as cert-manager or OpenShift.
+    /// Without it, and without --certificate-dir, the controllers are their own certificate authority.
+    #[arg(long, value_name = "NAME", conflicts_with = "certificate_dir")]
+    certificate_secret: Option<String>,
+
+    /// The folder with tls.crt and tls.key to serve, when something else keeps them.
+    #[arg(long, value_name = "DIR")]
+    certificate_dir: Option<PathBuf>,
 
     /// How to reach the API server. Without it, as a pod does.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
@@ -40,28 +65,100 @@ pub struct Args {
     log_format: logging::Format,
 }
 
+/// An address to listen at, as kubernetes-nmstate takes it: `:8443` for all, `0` for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address(Option<SocketAddr>);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "0" {
+            return Ok(Self(None));
+        }
+        let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+        let address = whole.parse().map_err(|_| {
+            format!("{text:?} is no address such as \":8443\" or \"10.0.0.1:8443\", nor \"0\" for none")
+        })?;
+        Ok(Self(Some(address)))
+    }
+}
+
+impl Address {
+    async fn listen(self) -> Result<Option<TcpListener>> {
+        let Some(address) = self.0 else { return Ok(None) };
+        let listener = match TcpListener::bind(address).await {
+            // A machine without IPv6.
+            Err(_) if address.ip().is_unspecified() => TcpListener::bind(("0.0.0.0", address.port())).await,
+            bound => bound,
+        };
+        listener.map(Some).with_context(|| format!("cannot listen at {address}"))
+    }
+}
+
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
     on_runtime(control(args))
 }
 
 async fn control(args: Args) -> Result<()> {
-    let Some(namespace) =
-        [args.namespace, args.handler_namespace].into_iter().flatten().find(|name| !name.is_empty())
-    else {
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let Some(namespace) = given(args.namespace).or(given(args.handler_namespace)) else {
         bail!("POD_NAMESPACE is mandatory: the namespace of handlers and controllers");
     };
+    let settings =
+        Settings { namespace: namespace.clone(), prefix: given(args.prefix), ..Settings::default() };
+    let names = ObjectNames {
+        lease: settings.leader_lease(),
+        service: settings.webhook_service(),
+        authority: settings.authority_secret(),
+        webhooks: settings.webhook_configuration(),
+    };
+    let source = match (args.certificate_secret, args.certificate_dir) {
+        (Some(name), _) => Source::Secret(name),
+        (None, Some(folder)) => Source::Folder(folder),
+        (None, None) => Source::OwnAuthority(settings.certificate_secret()),
+    };
+    let stop = on_request();
+    let config = cluster::config(given(args.kubeconfig).map(PathBuf::from).as_deref()).await?;
+    let client = controller::client(config).context("cannot make a client of the API server")?;
+    let doors = Doors {
+        webhook: args.webhook_address.listen().await?,
+        metrics: args.metrics_address.listen().await?,
+        source,
+    };
+    let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
+    let options = Options { client, namespace, identity, names, lease: Terms::default(), now };
+    controller::run(options, doors, stop).await.context("cannot serve")
+}
+
+/// Becomes true when the process is asked to end.
+fn on_request() -> watch::Receiver<bool> {
     let (stopping, stop) = watch::channel(false);
     tokio::spawn(async move {
         shutdown::requested().await;
         stopping.send_replace(true);
         stopping.closed().await;
     });
-    let kubeconfig = args.kubeconfig.filter(|path| !path.is_empty()).map(PathBuf::from);
-    let config = cluster::config(kubeconfig.as_deref()).await?;
-    let client = controller::client(config).context("cannot make a client of the API server")?;
-    // A pod that is replaced may have the name of its predecessor, which may still be running.
-    let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
-    controller::run(Options { client, namespace, identity, now }, LiveWorld::default(), stop).await;
-    Ok(())
+    stop
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_users_write_them() {
+        for (text, expected) in [
+            ("0", Ok(None)),
+            (":8443", Ok(Some("[::]:8443"))),
+            ("127.0.0.1:1", Ok(Some("127.0.0.1:1"))),
+            ("[::1]:1", Ok(Some("[::1]:1"))),
+            ("8443", Err(())),
+            ("", Err(())),
+        ] {
+            let found = text.parse::<Address>().map(|address| address.0).map_err(|_| ());
+            assert_eq!(found, expected.map(|address| address.map(|text| text.parse().unwrap())), "{text}");
+        }
+    }
 }

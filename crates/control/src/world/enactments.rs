@@ -8,6 +8,7 @@ use std::{
 use knmstate_api::{
     NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
     NodeNetworkConfigurationEnactmentStatus,
+    enactment::ProbeOutcome,
     names::{NODE_LABEL, POLICY_LABEL, enactment_name},
     reasons::enactment::{ABORTED, AVAILABLE, FAILING, PROGRESSING},
 };
@@ -49,12 +50,26 @@ pub struct Happening {
     pub policy: String,
     pub node: String,
     pub what: What,
+    /// Probes that had the change rolled back.
+    pub failed_probes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
+    Available,
     Failed { attempts: u32 },
     Aborted,
+}
+
+impl What {
+    /// In one word.
+    pub fn result(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Failed { .. } => "failed",
+            Self::Aborted => "aborted",
+        }
+    }
 }
 
 /// All enactments, by policy and node.
@@ -161,11 +176,11 @@ impl Enactments {
                 if enactment.decided.is_some() && enactment.decided == enactment.spec {
                     enactment.decided = None;
                 }
-                let what = what_happened(&before.status, &enactment.status);
-                happenings.extend(what.map(|what| Happening {
+                happenings.extend(what_happened(&before.status, &enactment.status).map(|what| Happening {
                     policy: policy.clone(),
                     node: node.clone(),
                     what,
+                    failed_probes: failed_probes(&enactment.status),
                 }));
                 if before.order() != enactment.order() || before.status != enactment.status {
                     concerned.insert(Origin::of(&policy, &node));
@@ -219,16 +234,26 @@ fn what_happened(
     before: &NodeNetworkConfigurationEnactmentStatus,
     after: &NodeNetworkConfigurationEnactmentStatus,
 ) -> Option<What> {
-    let has_failed = |status: &NodeNetworkConfigurationEnactmentStatus| {
-        status.conditions.is_true(FAILING) && !status.conditions.is_true(PROGRESSING)
-    };
     let is_new = before.policy_generation != after.policy_generation || before.policy_uid != after.policy_uid;
-    if has_failed(after) && (is_new || !has_failed(before)) {
-        let attempts = after.retry_count.get(&after.policy_generation.to_string());
+    let what = end_of(after)?;
+    (is_new || end_of(before).is_none_or(|known| known.result() != what.result())).then_some(what)
+}
+
+/// What has become of an order, once that is said.
+fn end_of(status: &NodeNetworkConfigurationEnactmentStatus) -> Option<What> {
+    let conditions = &status.conditions;
+    if conditions.is_true(AVAILABLE) {
+        return Some(What::Available);
+    }
+    if conditions.is_true(FAILING) && !conditions.is_true(PROGRESSING) {
+        let attempts = status.retry_count.get(&status.policy_generation.to_string());
         let attempts = attempts.and_then(|count| u32::try_from(*count).ok()).unwrap_or(1);
         return Some(What::Failed { attempts });
     }
-    let was_aborted = before.conditions.is_true(ABORTED) && !is_new;
-    (after.conditions.is_true(ABORTED) && !was_aborted && !after.conditions.is_true(AVAILABLE))
-        .then_some(What::Aborted)
+    conditions.is_true(ABORTED).then_some(What::Aborted)
+}
+
+fn failed_probes(status: &NodeNetworkConfigurationEnactmentStatus) -> Vec<String> {
+    let failed = status.probes.iter().filter(|probe| probe.after == Some(ProbeOutcome::Failed));
+    failed.map(|probe| probe.name.clone()).collect()
 }

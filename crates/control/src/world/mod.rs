@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use knmstate_api::{
     NMState, NodeNetworkConfigurationPolicy, NodeNetworkConfigurationPolicySpec,
     NodeNetworkConfigurationPolicyStatus, NodeNetworkState, names::NODE_STATE_POLICY,
+    nmstate::SelfSignConfiguration,
 };
 use knmstate_client::watch::{Seen, is_older};
 use kube::{ResourceExt as _, core::DeserializeGuard};
@@ -92,6 +93,14 @@ pub enum Part {
 const PARTS: [Part; 6] =
     [Part::Policies, Part::Nodes, Part::Handlers, Part::Enactments, Part::NodeStates, Part::Settings];
 
+/// What the NMState of the cluster says to the controller.
+#[derive(Clone, Debug, PartialEq)]
+struct Settings {
+    created: Option<Timestamp>,
+    allow_node_state_configuration: bool,
+    self_sign: Option<SelfSignConfiguration>,
+}
+
 /// What the leader knows.
 #[derive(Debug, Default)]
 pub struct World {
@@ -107,7 +116,7 @@ pub struct World {
     node_states: BTreeMap<String, Policy>,
     /// What the networks of nodes consist of, by node.
     pub networks: BTreeMap<String, Network>,
-    settings: BTreeMap<String, bool>,
+    settings: BTreeMap<String, Settings>,
     /// Whose decision may have become another one.
     concerned: BTreeSet<Origin>,
     everything_concerned: bool,
@@ -142,7 +151,8 @@ impl World {
         match origin {
             Origin::Policy(name) => self.policies.get(name),
             Origin::NodeState(node) => {
-                self.node_states.get(node).filter(|_| self.settings.values().any(|allowed| *allowed))
+                let allowed = self.settings().is_some_and(|settings| settings.allow_node_state_configuration);
+                self.node_states.get(node).filter(|_| allowed)
             }
         }
     }
@@ -309,25 +319,41 @@ impl World {
     }
 
     pub fn see_settings(&mut self, seen: Seen<NMState>) {
-        let allows = |object: DeserializeGuard<NMState>| {
-            let name = object.name_any();
-            (name, object.0.is_ok_and(|object| object.spec.allow_node_state_configuration))
+        let read = |object: DeserializeGuard<NMState>| {
+            let object = object.0.ok()?;
+            let settings = Settings {
+                created: object.creation_timestamp().map(|time| time.0),
+                allow_node_state_configuration: object.spec.allow_node_state_configuration,
+                self_sign: object.spec.self_sign_configuration.clone(),
+            };
+            Some((object.name_any(), settings))
         };
         match seen {
             Seen::All(all) => {
                 self.listed.insert(Part::Settings);
-                self.settings = all.into_iter().map(allows).collect();
+                self.settings = all.into_iter().filter_map(read).collect();
             }
-            Seen::Changed(object) => {
-                let (name, allowed) = allows(object);
-                self.settings.insert(name, allowed);
-            }
+            Seen::Changed(object) => self.settings.extend(read(object)),
             Seen::Gone(object) => {
                 self.settings.remove(&object.name_any());
             }
         }
         let states: Vec<Origin> = self.node_states.keys().cloned().map(Origin::NodeState).collect();
         self.concerned.extend(states);
+    }
+
+    /// Of several, the oldest counts.
+    fn settings(&self) -> Option<&Settings> {
+        self.settings
+            .iter()
+            .min_by_key(|(name, settings)| (settings.created, *name))
+            .map(|(_, settings)| settings)
+    }
+
+    /// How often certificates are replaced; `None` before it is known.
+    pub fn self_sign(&self) -> Option<Option<&SelfSignConfiguration>> {
+        let is_known = self.listed.contains(&Part::Settings);
+        is_known.then(|| self.settings().and_then(|settings| settings.self_sign.as_ref()))
     }
 
     /// What has happened to enactments, for those who tell about it.

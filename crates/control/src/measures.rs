@@ -1,0 +1,134 @@
+//! What the leader measures of its own work.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+/// Counters and histograms. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Measures(Arc<All>);
+
+#[derive(Debug)]
+struct All {
+    leader: Gauge,
+    queue: Gauge,
+    results: Family<ResultLabel, Counter>,
+    probes: Family<ProbeLabel, Counter>,
+    rollouts: Histogram,
+    decisions: Histogram,
+    writes: Family<WriteLabel, Histogram>,
+    failed_writes: Family<WriteLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeLabel {
+    probe: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WriteLabel {
+    object: &'static str,
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        Self(Arc::new(All {
+            leader: Gauge::default(),
+            queue: Gauge::default(),
+            results: Family::default(),
+            probes: Family::default(),
+            // From a second to a day.
+            rollouts: Histogram::new(exponential_buckets(1.0, 2.0, 17)),
+            // From a tenth of a millisecond to seconds.
+            decisions: Histogram::new(exponential_buckets(0.0001, 4.0, 9)),
+            writes: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 13))),
+            failed_writes: Family::default(),
+        }))
+    }
+}
+
+impl Measures {
+    pub fn leads(&self, leads: bool) {
+        self.0.leader.set(i64::from(leads));
+    }
+
+    pub fn queue_depth(&self, depth: usize) {
+        self.0.queue.set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// An order has come to its end on a node: `available`, `failed` or `aborted`.
+    pub fn result(&self, result: &'static str) {
+        self.0.results.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    pub fn probe_failed(&self, probe: &str) {
+        self.0.probes.get_or_create(&ProbeLabel { probe: probe.to_owned() }).inc();
+    }
+
+    /// A policy that was progressing has come to its end.
+    pub fn rollout_ended(&self, took: Duration) {
+        self.0.rollouts.observe(took.as_secs_f64());
+    }
+
+    pub fn decided(&self, took: Duration) {
+        self.0.decisions.observe(took.as_secs_f64());
+    }
+
+    pub fn written(&self, object: &'static str, took: Duration, succeeded: bool) {
+        let label = WriteLabel { object };
+        self.0.writes.get_or_create(&label).observe(took.as_secs_f64());
+        if !succeeded {
+            self.0.failed_writes.get_or_create(&label).inc();
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let all = &*self.0;
+        registry.register("knmstate_leader", "Whether this controller leads", all.leader.clone());
+        registry.register("knmstate_write_queue_depth", "Writes that wait for their turn", all.queue.clone());
+        registry.register(
+            "knmstate_enactment_results",
+            "Orders that came to their end on a node, by result",
+            all.results.clone(),
+        );
+        registry.register(
+            "knmstate_probe_failures",
+            "Probes that failed after a change and had it rolled back",
+            all.probes.clone(),
+        );
+        registry.register(
+            "knmstate_rollout_duration_seconds",
+            "Time from the first order of a policy to the end of its rollout",
+            all.rollouts.clone(),
+        );
+        registry.register(
+            "knmstate_decision_duration_seconds",
+            "Time to decide about what has changed",
+            all.decisions.clone(),
+        );
+        registry.register(
+            "knmstate_write_duration_seconds",
+            "Time for the API server to answer a write",
+            all.writes.clone(),
+        );
+        registry.register(
+            "knmstate_write_failures",
+            "Writes that failed and are tried again",
+            all.failed_writes.clone(),
+        );
+    }
+}
