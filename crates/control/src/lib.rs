@@ -22,6 +22,7 @@ pub mod catalogue;
 pub mod certificates;
 pub mod controller;
 pub mod events;
+pub mod judgement;
 pub mod leader;
 pub mod lease;
 pub mod measures;

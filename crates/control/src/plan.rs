@@ -12,7 +12,7 @@ use knmstate_api::{
     condition::whole_second,
 };
 use knmstate_core::{
-    objections::{Candidate, NodeFacts, objection},
+    objections::{Candidate, NodeFacts},
     order::{Source, order},
     policy_status::{self, Summary},
     rollout::{self, Terms, canaries, facts::enactment_facts},
@@ -20,7 +20,10 @@ use knmstate_core::{
     templates::render,
 };
 
-use crate::world::{Handler, Node, Origin, Policy, World};
+use crate::{
+    judgement::{Refusal, refusal_here},
+    world::{Handler, Node, Origin, Policy, World},
+};
 
 /// What is to be done about one policy.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,7 +138,7 @@ fn objection_to(world: &World, origin: &Origin, policy: &Policy) -> Option<Strin
         Origin::NodeState(only) => only == *name,
     });
     let nodes: Vec<_> = nodes.map(|(name, node)| NodeFacts { name, labels: &node.labels }).collect();
-    objection(&candidate, &others, &nodes)
+    refusal_here(&candidate, &others, &nodes).map(Refusal::into_message)
 }
 
 /// Whether any node has an order of the present generation, or kubernetes-nmstate has carried it out there.

@@ -4,29 +4,18 @@
 //! A policy that is stored already is not judged again unless its spec changes, so that whoever labels it, or finishes
 //! its deletion, is not held responsible for it.
 
-use std::collections::HashSet;
-
 use knmstate_api::{NodeNetworkConfigurationPolicy, NodeNetworkConfigurationPolicySpec};
-use knmstate_core::{
-    objections::{Candidate, NodeFacts, objection},
-    selection, templates,
-};
+use knmstate_core::objections::{Candidate, NodeFacts};
 use kube::core::admission::{AdmissionResponse, Operation};
 use serde_json::Value;
 
 use super::review::{Request, failed, object, refused};
-use crate::catalogue::Catalogue;
+use crate::{
+    catalogue::Catalogue,
+    judgement::{Refusal, refusal_by_itself, refusal_here},
+};
 
 const NOT_COMPARED: &str = "this policy was not compared with the others, because they are not known yet; the controller does it later";
-
-/// Why a policy is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// It is wrong by itself.
-    Invalid(String),
-    /// It cannot stand here: beside the other policies, or on these nodes.
-    Forbidden(String),
-}
 
 pub fn validated(request: &Request, catalogue: Option<&Catalogue>) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
@@ -67,13 +56,8 @@ fn refusal(
     spec: &NodeNetworkConfigurationPolicySpec,
     catalogue: Option<&Catalogue>,
 ) -> Option<Refusal> {
-    if let Some(dangling) = templates::dangling(spec) {
-        return Some(Refusal::Invalid(dangling));
-    }
-    if let Some(misunderstood) = misunderstood(spec) {
-        return Some(Refusal::Invalid(misunderstood));
-    }
-    let catalogue = catalogue?;
+    let candidate = Candidate { name, spec };
+    let Some(catalogue) = catalogue else { return refusal_by_itself(spec) };
     let nodes: Vec<NodeFacts<'_>> =
         catalogue.nodes.iter().map(|(name, labels)| NodeFacts { name, labels }).collect();
     let others: Vec<Candidate<'_>> = catalogue
@@ -82,40 +66,7 @@ fn refusal(
         .filter(|(other, policy)| *other != name && policy.metadata.deletion_timestamp.is_none())
         .map(|(name, policy)| Candidate { name, spec: &policy.spec })
         .collect();
-    objection(&Candidate { name, spec }, &others, &nodes)
-        .map(Refusal::Forbidden)
-        .or_else(|| misunderstood_on_a_node(spec, &nodes).map(Refusal::Invalid))
-}
-
-/// What nmstate says of the policy as it is written.
-fn misunderstood(spec: &NodeNetworkConfigurationPolicySpec) -> Option<String> {
-    let nothing = knmstate_api::State::default();
-    let desired = spec.desired_state.as_ref().unwrap_or(&nothing);
-    knmstate_host::check(&desired.0, &spec.capture).err().map(|error| in_policy(&error))
-}
-
-/// What nmstate says of the policy with the values of its nodes filled in.
-fn misunderstood_on_a_node(
-    spec: &NodeNetworkConfigurationPolicySpec,
-    nodes: &[NodeFacts<'_>],
-) -> Option<String> {
-    if templates::is_same_everywhere(spec) {
-        return None;
-    }
-    let mut seen = HashSet::new();
-    nodes.iter().filter(|node| selection::selects(spec, node.labels)).find_map(|node| {
-        let state = templates::render(spec, node.name, node.labels).ok()??;
-        if !seen.insert(serde_json::to_string(&state).unwrap_or_default()) {
-            return None;
-        }
-        let error = knmstate_host::check(&state.0, &spec.capture).err()?;
-        Some(format!("node {:?}: {}", node.name, in_policy(&error)))
-    })
-}
-
-fn in_policy(error: &knmstate_host::HostError) -> String {
-    let said = error.to_string();
-    if said.starts_with("capture") { said } else { format!("desiredState: {said}") }
+    refusal_here(&candidate, &others, &nodes)
 }
 
 #[cfg(test)]
