@@ -148,3 +148,55 @@ fn add(counts: &mut BTreeMap<&str, u64>, conditions: &ConditionList) {
         *count += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use knmstate_client::watch::Seen;
+    use serde_json::json;
+
+    use super::*;
+    use crate::world::testing::{changed, enactment, policy};
+
+    #[test]
+    fn the_names_are_those_that_dashboards_know() {
+        let live = LiveWorld::default();
+        let measures = Measures::default();
+        assert!(!text(&live, &measures).contains("kubernetes_nmstate"), "who knows nothing says nothing");
+        {
+            let mut world = live.lock();
+            world.see_policies(Seen::All(Vec::new()));
+            world.see_nodes(Seen::All(Vec::new()));
+            world.see_handlers(Seen::All(Vec::new()), jiff::Timestamp::UNIX_EPOCH);
+            world.see_enactments(Seen::All(Vec::new()));
+            world.see_node_states(Seen::All(Vec::new()));
+            world.see_settings(Seen::All(Vec::new()));
+            let available = json!([{"type": "Available", "status": "True"}]);
+            let mut one = policy("p", 1, json!({}));
+            one.status = serde_json::from_value(json!({"conditions": available})).unwrap();
+            world.see_policies(changed(one));
+            let status = json!({"conditions": available, "features": ["static-ip"]});
+            world.see_enactments(changed(enactment("n", "p", 1, Some(json!({})), status)));
+            let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
+                "metadata": {"name": "n"}, "status": {"currentState": {
+                    "interfaces": [{"name": "a", "type": "bond"}],
+                    "routes": {"running": [{"destination": "::/0"}]}}}});
+            world.see_node_states(changed(serde_json::from_value(state).unwrap()));
+        }
+        measures.result("available");
+        measures.probe_failed("dns");
+        let text = text(&live, &measures);
+        for line in [
+            "kubernetes_nmstate_features_applied{name=\"static-ip\"} 1",
+            "kubernetes_nmstate_network_interfaces{node=\"n\",type=\"bond\"} 1",
+            "kubernetes_nmstate_routes{ip_stack=\"ipv6\",node=\"n\",type=\"dynamic\"} 1",
+            "kubernetes_nmstate_policies_status{status=\"Available\"} 1",
+            "kubernetes_nmstate_policies_status{status=\"Ignored\"} 0",
+            "kubernetes_nmstate_enactments_status{node=\"n\",status=\"Available\"} 1",
+            "kubernetes_nmstate_enactments_status{node=\"n\",status=\"Pending\"} 0",
+            "knmstate_enactment_results_total{result=\"available\"} 1",
+            "knmstate_probe_failures_total{probe=\"dns\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+        }
+    }
+}

@@ -169,3 +169,109 @@ fn urgency(write: &Write) -> Urgency {
         Write::Status { .. } | Write::Event(_) => Urgency::Later,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicyStatus};
+    use serde_json::json;
+
+    use super::*;
+
+    fn order(node: &str, permit: Permit) -> Write {
+        let order = NodeNetworkConfigurationEnactmentSpec {
+            node_name: node.to_owned(),
+            policy_name: "p".to_owned(),
+            permit,
+            ..Default::default()
+        };
+        Write::Order { order: Arc::new(order), owner: String::new() }
+    }
+
+    fn status() -> Write {
+        let status = Box::new(NodeNetworkConfigurationPolicyStatus::default());
+        Write::Status { policy: "p".to_owned(), status, patch: json!({}) }
+    }
+
+    fn removal(node: &str) -> Write {
+        Write::Removal { policy: "p".to_owned(), node: node.to_owned(), uid: "u".to_owned() }
+    }
+
+    fn take(queue: &mut Queue) -> Option<(About, String)> {
+        queue.take(Instant::now()).map(|(about, write)| {
+            let what = match &write {
+                Write::Order { order, .. } => format!("{:?} {}", order.permit, order.node_name),
+                Write::Removal { node, .. } => format!("remove {node}"),
+                other => other.object().to_owned(),
+            };
+            (about, what)
+        })
+    }
+
+    fn what(taken: Option<(About, String)>) -> Option<String> {
+        taken.map(|(_, what)| what)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_begin_comes_first_and_people_last() {
+        let mut queue = Queue::default();
+        for write in [status(), order("a", Permit::Wait), order("b", Permit::Apply), removal("c")] {
+            queue.put(write);
+        }
+        let taken: Vec<String> = std::iter::from_fn(|| what(take(&mut queue))).collect();
+        assert_eq!(taken, ["Apply b", "remove c", "Wait a", "status"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_writes_about_the_same_are_one_after_the_other() {
+        let mut queue = Queue::default();
+        queue.put(order("a", Permit::Wait));
+        let (about, _) = take(&mut queue).unwrap();
+        queue.put(order("a", Permit::Wait));
+        queue.put(order("a", Permit::Apply));
+        assert_eq!(queue.waiting(), 1, "the newer one takes the place of the one before");
+        assert_eq!(what(take(&mut queue)), None, "not before the first is done");
+        queue.done(&about, Instant::now());
+        assert_eq!(what(take(&mut queue)).as_deref(), Some("Apply a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_failed_is_tried_again_unless_there_is_a_newer_one() {
+        let mut queue = Queue::default();
+        queue.put(order("a", Permit::Apply));
+        let (about, write) = queue.take(Instant::now()).unwrap();
+        queue.failed(about, write, Instant::now());
+        assert_eq!(what(take(&mut queue)), None, "after a pause");
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let (about, write) = queue.take(Instant::now()).unwrap();
+        queue.put(removal("a"));
+        queue.failed(about, write, Instant::now());
+        assert_eq!(what(take(&mut queue)).as_deref(), Some("remove a"));
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_is_written_once_a_second_at_most() {
+        let mut queue = Queue::default();
+        queue.put(status());
+        let (about, _) = take(&mut queue).unwrap();
+        queue.put(status());
+        queue.done(&about, Instant::now());
+        assert_eq!(what(take(&mut queue)), None);
+        assert_eq!(queue.next(), Some(Instant::now() + PEACE));
+        tokio::time::advance(PEACE).await;
+        assert_eq!(what(take(&mut queue)).as_deref(), Some("status"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_after_all_is_not_removed() {
+        let mut queue = Queue::default();
+        queue.put(removal("a"));
+        queue.put(removal("b"));
+        queue.put(order("c", Permit::Apply));
+        queue.drop_removals("p", |node| node == "a");
+        let taken: Vec<String> = std::iter::from_fn(|| what(take(&mut queue))).collect();
+        assert_eq!(taken, ["remove b", "Apply c"]);
+    }
+}

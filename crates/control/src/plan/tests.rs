@@ -1,1 +1,191 @@
+use jiff::ToSpan as _;
+use knmstate_api::reasons::policy::{AVAILABLE, DEGRADED};
+use knmstate_client::watch::Seen;
+use serde_json::{Value, json};
 
+use super::*;
+use crate::world::testing::{changed, enactment, gone, node, pod, policy};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// A cluster with these nodes, each with a handler.
+fn cluster(nodes: &[&str]) -> World {
+    let mut world = World::default();
+    for name in nodes {
+        world.see_nodes(changed(node(name, json!({"name": name}), "True")));
+        world.see_handlers(changed(pod(&format!("pod-{name}"), name)), NOW);
+    }
+    world
+}
+
+fn mtu(mtu: u32) -> Value {
+    json!({"interfaces": [{"name": "eth1", "type": "ethernet", "state": "up", "mtu": mtu}]})
+}
+
+fn origin(name: &str) -> Origin {
+    Origin::Policy(name.to_owned())
+}
+
+/// Writes what was planned, as if the server had taken it.
+fn carry_out(world: &mut World, name: &str, plan: Plan) {
+    for (node, order) in plan.orders {
+        world.enactments.decide(name, &node, order);
+    }
+    if let Some(status) = plan.status {
+        world.status_written(name, status, "999".to_owned());
+    }
+}
+
+fn permits(plan: &Plan) -> Vec<(&str, Permit)> {
+    plan.orders.iter().map(|(node, order)| (&**node, order.permit)).collect()
+}
+
+#[test]
+fn every_selected_node_gets_an_order_and_nobody_else() {
+    let mut world = cluster(&["a", "b", "c"]);
+    world.see_nodes(changed(node("bare", json!({"name": "bare"}), "True")));
+    let spec = json!({"desiredState": mtu(1400), "maxUnavailable": 1,
+        "nodeLabelSelector": {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["c"]}]}});
+    world.see_policies(changed(policy("p", 1, spec)));
+    let first = plan(&world, &origin("p"), NOW);
+    assert_eq!(
+        permits(&first),
+        [("a", Permit::Apply), ("b", Permit::Wait)],
+        "c is not selected, bare has no handler"
+    );
+    let order = &first.orders["a"];
+    assert_eq!(order.policy_uid.as_deref(), Some("uid-of-p"));
+    assert_eq!(order.permit_time, Some(whole_second(NOW)));
+    assert_eq!(first.orders["b"].permit_time, None);
+    let status = first.status.as_ref().unwrap();
+    assert_eq!(status.conditions.first_true().unwrap().message, "Policy is progressing 0/2 nodes finished");
+    assert_eq!(status.unavailable_node_count_map, [("1".to_owned(), 1)].into());
+
+    carry_out(&mut world, "p", first);
+    assert_eq!(plan(&world, &origin("p"), NOW + 5.seconds()), Plan::default(), "nothing is left to be done");
+
+    world.see_nodes(changed(node("a", json!({"name": "c"}), "True")));
+    let moved = plan(&world, &origin("p"), NOW);
+    assert!(moved.removals.contains_key("a"), "it is not selected any more");
+    assert_eq!(permits(&moved), [("b", Permit::Apply)], "and its slot is free");
+    world.see_policies(gone(policy("p", 1, json!({}))));
+    let removed: Vec<_> = plan(&world, &origin("p"), NOW).removals.into_keys().collect();
+    assert_eq!(removed, ["a", "b"]);
+}
+
+#[test]
+fn values_are_filled_in_for_each_node() {
+    let mut world = cluster(&["a", "b"]);
+    let spec = json!({"desiredState": {"hostname": {"config": "{{ node.name }}-{{ values.suffix }}"}},
+        "nodeValues": {"a": {"suffix": "x"}, "b": {"suffix": "y"}}, "maxUnavailable": 2});
+    world.see_policies(changed(policy("p", 1, spec.clone())));
+    let both = plan(&world, &origin("p"), NOW);
+    let hostnames: Vec<_> = both
+        .orders
+        .values()
+        .map(|order| order.desired_state.clone().unwrap().0["hostname"]["config"].clone())
+        .collect();
+    assert_eq!(hostnames, ["a-x", "b-y"]);
+    carry_out(&mut world, "p", both);
+    // A node joins for which nobody has given values.
+    world.see_nodes(changed(node("c", json!({}), "True")));
+    world.see_handlers(changed(pod("pod-c", "c")), NOW);
+    let lacking = plan(&world, &origin("p"), NOW);
+    assert!(lacking.orders.is_empty(), "the others keep what they have");
+    let status = lacking.status.unwrap();
+    let said = &status.conditions.first_true().unwrap();
+    assert_eq!(said.type_, DEGRADED);
+    assert!(said.message.contains("\"c\"") && said.message.contains("suffix"), "{}", said.message);
+}
+
+#[test]
+fn of_two_that_contradict_each_other_the_one_that_has_begun_goes_on() {
+    let mut world = cluster(&["a", "b"]);
+    world.see_policies(changed(policy("small", 1, json!({"desiredState": mtu(1400)}))));
+    let begun = plan(&world, &origin("small"), NOW);
+    carry_out(&mut world, "small", begun);
+    world.see_policies(changed(policy("big", 1, json!({"desiredState": mtu(9000)}))));
+    let refused = plan(&world, &origin("big"), NOW);
+    assert!(refused.orders.is_empty() && refused.removals.is_empty());
+    let status = refused.status.unwrap();
+    let said = status.conditions.first_true().unwrap();
+    assert_eq!((&*said.type_, &*said.reason), (DEGRADED, "FailedToConfigure"));
+    for word in ["small", "interfaces[eth1].mtu", "9000", "1400"] {
+        assert!(said.message.contains(word), "{word} is not in: {}", said.message);
+    }
+    assert_eq!(plan(&world, &origin("small"), NOW), Plan::default());
+    world.see_policies(gone(policy("small", 1, json!({}))));
+    assert!(!plan(&world, &origin("big"), NOW).orders.is_empty(), "nothing is in its way any more");
+}
+
+#[test]
+fn what_nmstate_does_not_understand_is_ordered_of_nobody() {
+    let mut world = cluster(&["a"]);
+    let spec = json!({"desiredState": {"interfaces": [{"name": "eth1", "type": "ethernet", "mtuu": 1400}]}});
+    world.see_policies(changed(policy("p", 1, spec)));
+    let refused = plan(&world, &origin("p"), NOW);
+    assert!(refused.orders.is_empty());
+    let said = refused.status.unwrap().conditions.first_true().unwrap().message.clone();
+    assert!(said.contains("mtuu"), "{said}");
+}
+
+#[test]
+fn what_kubernetes_nmstate_has_left_is_taken_over_as_it_is() {
+    let mut world = cluster(&["a", "b"]);
+    let mut old = policy("p", 3, json!({"desiredState": mtu(1400), "maxUnavailable": 1}));
+    let available = |message: &str| {
+        json!([{"type": "Available", "status": "True", "reason": "SuccessfullyConfigured", "message": message},
+            {"type": "Degraded", "status": "False", "reason": "SuccessfullyConfigured"},
+            {"type": "Progressing", "status": "False", "reason": "SuccessfullyConfigured"},
+            {"type": "Ignored", "status": "False", "reason": "SuccessfullyConfigured"}])
+    };
+    old.status = serde_json::from_value(json!({
+        "conditions": available("2/2 nodes successfully configured"),
+        "unavailableNodeCountMap": {"2": 1}, "unavailableNodeCount": 0,
+    }))
+    .unwrap();
+    world.see_policies(changed(old));
+    let done = json!({"policyGeneration": 3, "conditions": available("successfully reconciled")});
+    for name in ["a", "b"] {
+        world.see_enactments(changed(enactment(name, "p", 1, None, done.clone())));
+    }
+    let taken = plan(&world, &origin("p"), NOW);
+    assert_eq!(
+        permits(&taken),
+        [("a", Permit::Apply), ("b", Permit::Apply)],
+        "slots are for what is to be done"
+    );
+    let status = taken.status.clone().unwrap();
+    assert_eq!(status.unavailable_node_count_map, BTreeMap::new());
+    assert!(status.conditions.is_true(AVAILABLE));
+    carry_out(&mut world, "p", taken);
+    assert_eq!(
+        plan(&world, &origin("p"), NOW),
+        Plan::default(),
+        "and nothing changes in what the policy says"
+    );
+    let orphan = enactment("a", "gone", 1, None, done);
+    world.see_enactments(changed(orphan));
+    assert!(plan(&world, &origin("gone"), NOW).removals.contains_key("a"));
+}
+
+#[test]
+fn a_state_that_an_admin_manages_is_a_policy_of_one_node() {
+    let mut world = cluster(&["a", "b"]);
+    let object = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
+        "metadata": {"name": "b", "uid": "s", "generation": 4},
+        "spec": {"managed": true, "desiredState": mtu(1400)}});
+    world.see_node_states(changed(serde_json::from_value(object).unwrap()));
+    let settings = json!({"apiVersion": "nmstate.io/v1", "kind": "NMState", "metadata": {"name": "nmstate"},
+        "spec": {"allowNodeStateConfiguration": true}});
+    world.see_settings(changed(serde_json::from_value(settings).unwrap()));
+    let origin = Origin::NodeState("b".to_owned());
+    let first = plan(&world, &origin, NOW);
+    assert_eq!(permits(&first), [("b", Permit::Apply)]);
+    let order = &first.orders["b"];
+    assert_eq!((&*order.policy_name, order.policy_generation), ("node-network-state", 4));
+    assert!(first.status.is_none(), "there is no policy to say it");
+    world.see_settings(Seen::All(Vec::new()));
+    world.enactments.decide(origin.label(), "b", order.clone());
+    assert!(plan(&world, &origin, NOW).removals.contains_key("b"), "it is not allowed any more");
+}

@@ -6,6 +6,8 @@
 mod enactments;
 mod network;
 mod objects;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,61 @@
+//! Objects for tests, as watches bring them.
+
+use knmstate_api::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationPolicy};
+use knmstate_client::watch::Seen;
+use kube::core::DeserializeGuard;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{SlimNode, SlimPod};
+
+pub fn changed<K>(object: K) -> Seen<K> {
+    Seen::Changed(DeserializeGuard(Ok(object)))
+}
+
+pub fn gone<K>(object: K) -> Seen<K> {
+    Seen::Gone(DeserializeGuard(Ok(object)))
+}
+
+fn read<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+pub fn policy(name: &str, generation: i64, spec: Value) -> NodeNetworkConfigurationPolicy {
+    let second = generation;
+    read(json!({"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": {"name": name, "uid": format!("uid-of-{name}"), "generation": generation,
+            "resourceVersion": second.to_string()},
+        "spec": spec}))
+}
+
+pub fn node(name: &str, labels: Value, ready: &str) -> SlimNode {
+    read(json!({"metadata": {"name": name, "uid": format!("uid-of-{name}"), "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "1970-01-01T00:00:00Z"}]}}))
+}
+
+pub fn pod(name: &str, node: &str) -> SlimPod {
+    read(json!({"metadata": {"name": name}, "spec": {"nodeName": node}}))
+}
+
+/// With an order if there is a spec, of which what is said overrides what every order has.
+pub fn enactment(
+    node: &str,
+    policy: &str,
+    version: u64,
+    spec: Option<Value>,
+    status: Value,
+) -> NodeNetworkConfigurationEnactment {
+    let mut object = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkConfigurationEnactment",
+        "metadata": {"name": format!("{node}.{policy}"), "uid": "u", "resourceVersion": version.to_string(),
+            "labels": {"nmstate.io/node": node, "nmstate.io/policy": policy}},
+        "status": status});
+    if let Some(Value::Object(said)) = spec {
+        let mut order =
+            json!({"nodeName": node, "policyName": policy, "policyGeneration": 1, "permit": "Wait"});
+        for (key, value) in said {
+            order[key] = value;
+        }
+        object["spec"] = order;
+    }
+    read(object)
+}
