@@ -1,0 +1,107 @@
+//! What a controller answers: the API server's questions about policies, and whoever reads the metrics. As a process,
+//! with its own token and the product's own webhook configurations.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use knmstate_api::{NodeNetworkConfigurationPolicy as Policy, names};
+use knmstate_operator::Settings;
+use kube::{Api, ResourceExt as _};
+use rig::{ApiServer, Lab, Output, binaries, controller::ControllerSetup, process::Invocation, wait};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// The Service as a cluster has it, with the lab's own address behind it.
+const SERVICE: &str = r"
+apiVersion: v1
+kind: Service
+metadata: {name: nmstate-webhook, namespace: nmstate}
+spec:
+  ports: [{name: webhook, port: 443, targetPort: 9443}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: nmstate-webhook-lab
+  namespace: nmstate
+  labels: {kubernetes.io/service-name: nmstate-webhook}
+addressType: IPv4
+endpoints: [{addresses: [10.99.0.1], conditions: {ready: true}}]
+ports: [{name: webhook, port: 9443, protocol: TCP}]
+";
+
+async fn apply(api: &ApiServer, name: &str, mtu: u32) -> Result<Output> {
+    let desired = json!({"interfaces": [{"name": "eth1", "type": "ethernet", "state": "up", "mtu": mtu}]});
+    apply_state(api, name, &desired).await
+}
+
+async fn apply_state(api: &ApiServer, name: &str, desired: &Value) -> Result<Output> {
+    let policy = json!({
+        "apiVersion": "nmstate.io/v1",
+        "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": {"name": name, "annotations": {names::ALLOW_UPDATE_IN_PROGRESS_ANNOTATION: "true"}},
+        "spec": {"desiredState": desired},
+    });
+    api.kubectl_with(&policy.to_string(), ["apply", "-f", "-"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_asked() -> Result<()> {
+    let program = binaries::knmstate().await?;
+    let lab = Lab::new().await?;
+    let api = lab.api_server().start().await?;
+    api.admit_product(&Settings::default()).await?;
+    api.kubectl_with(SERVICE, ["apply", "-f", "-"]).await?.success()?;
+    api.add_ready_node("node1").await?;
+    api.add_handler_pod("node1").await?;
+    let policies: Api<Policy> = Api::all(api.client());
+
+    // Nobody is asked yet, and policies are taken all the same.
+    apply(&api, "small", 1400).await?.success()?;
+    apply(&api, "big", 9000).await?.success()?;
+    let setup = ControllerSetup::new(&lab, &api, program)
+        .await?
+        .arg("--webhook-address=10.99.0.1:9443")
+        .arg("--metrics-address=10.99.0.1:8443");
+    let _controller = setup.start("a")?;
+    let degraded = wait::until(LIMIT, "the controller to find the conflict", async || {
+        let both = [policies.get("big").await?, policies.get("small").await?];
+        let degraded = both.iter().find(|policy| policy.status.conditions.is_true("Degraded"));
+        let degraded = degraded.with_context(|| format!("nobody is degraded\n{}", setup.logs(10)))?;
+        Ok((
+            degraded.name_any(),
+            degraded.status.conditions.first_true().context("it says nothing")?.message.clone(),
+        ))
+    })
+    .await?;
+    let (refused, said) = degraded;
+    let other = if refused == "big" { "small" } else { "big" };
+    ensure!(said.contains(other) && said.contains("interfaces[eth1].mtu"), "{said}");
+
+    // From now on the API server asks, and believes who answers.
+    wait::until(LIMIT, "the webhook to be asked", async || {
+        let created = api.kubectl(["get", "nncp", &refused, "-o", "json"]).await?.json()?;
+        apply(&api, &refused, 1500).await?;
+        let changed = api.kubectl(["get", "nncp", &refused, "-o", "json"]).await?.json()?;
+        let stamp = &changed["metadata"]["annotations"][names::MUTATION_TIMESTAMP_ANNOTATION];
+        ensure!(stamp.is_string(), "no timestamp: {created}\n{}", setup.logs(10));
+        Ok(())
+    })
+    .await?;
+    let answer = apply(&api, "third", 1600).await?;
+    let refusal =
+        answer.success().err().context("a policy that contradicts another one was taken")?.to_string();
+    ensure!(refusal.contains(other) && refusal.contains("interfaces[eth1].mtu"), "{refusal}");
+    let misspelt = json!({"interfaces": [{"name": "eth2", "type": "ethernet", "mtuu": 1}]});
+    let refusal = apply_state(&api, "misspelt", &misspelt).await?.success().err().context("it was taken")?;
+    ensure!(refusal.to_string().contains("did you mean \"mtu\""), "{refusal}");
+
+    let curl =
+        Invocation::new(["curl", "--silent", "--show-error", "--insecure", "https://10.99.0.1:8443/metrics"]);
+    let metrics = lab.network().enter(curl).run(LIMIT).await?.success()?;
+    for line in ["kubernetes_nmstate_policies_status{status=\"Degraded\"} 1", "knmstate_leader 1"] {
+        ensure!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
+    Ok(())
+}
