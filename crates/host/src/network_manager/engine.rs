@@ -7,8 +7,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Stage};
-use super::misunderstood;
 use super::service::whole_seconds;
+use super::{ageing, misunderstood};
 use crate::error::{HostError, Place};
 use crate::host::Operation;
 use crate::secrets::Scrubber;
@@ -28,7 +28,10 @@ pub(super) async fn read_shown(limit: Duration) -> Result<NetworkState, HostErro
 
 async fn retrieve(mut state: Document, limit: Duration) -> Result<Document, HostError> {
     match timeout(limit, Box::pin(state.retrieve_async())).await {
-        Ok(Ok(_)) => Ok(state),
+        Ok(Ok(_)) => {
+            ageing::as_set(&mut state).await;
+            Ok(state)
+        }
         Ok(Err(error)) => Err(classify::nmstate(&error, Stage::Reading, &[], &Scrubber::default())),
         Err(_) => Err(HostError::Timeout { operation: Operation::Observe, after: limit }),
     }

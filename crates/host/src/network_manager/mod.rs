@@ -15,6 +15,7 @@
 //! held the checkpoint: the names of checkpoints start anew with every start of it, and one name can so mean two things.
 
 mod abilities;
+mod ageing;
 mod as_before;
 mod classify;
 mod engine;

@@ -343,6 +343,42 @@ async fn those_who_watch_hear_of_the_kernel_and_of_network_manager() -> Result<(
     .await
 }
 
+#[tokio::test]
+async fn what_a_bridge_does_while_its_spanning_tree_changes_is_not_taken_for_a_setting() -> Result<()> {
+    let trial = Trial::new().await?;
+    let desired = json!({ "interfaces": [{
+        "name": "br1", "type": "linux-bridge", "state": "up", "ipv4": { "enabled": false }, "ipv6": { "enabled": false },
+        "bridge": { "port": [{ "name": "eth1" }], "options": {
+            "mac-ageing-time": 600, "stp": { "enabled": true, "forward-delay": 2, "hello-time": 1, "max-age": 20 },
+        } },
+    }] });
+    let changed = trial.change(&desired, 60).await?;
+    assert!(changed.get("ok").is_some(), "{changed}");
+    let ageing_time = async |trial: &Trial| -> Result<Value> {
+        let links = trial.node.exec(["ip", "-json", "-details", "link", "show", "br1"]).await?.json()?;
+        Ok(links[0]["linkinfo"]["info_data"]["ageing_time"].clone())
+    };
+    // The kernel counts in hundredths, and keeps to this for twenty-two seconds.
+    wait::until(SOON, "the kernel to forget sooner", async || {
+        let time = ageing_time(&trial).await?;
+        ensure!(time == 400, "it is {time}");
+        Ok(())
+    })
+    .await?;
+    let state = trial.host(&["observe"]).await?;
+    let plan = trial.plan(&desired).await?;
+    assert_eq!(ageing_time(&trial).await?, 400, "it was over before it was looked at");
+
+    let interfaces = state["ok"]["interfaces"].as_array().into_iter().flatten();
+    let seen: Vec<&Value> = interfaces
+        .filter(|interface| interface["name"] == "br1")
+        .map(|bridge| &bridge["bridge"]["options"]["mac-ageing-time"])
+        .collect();
+    assert_eq!(seen, [600], "{state}");
+    assert_eq!(plan, json!({ "ok": {} }));
+    Ok(())
+}
+
 /// A node, and the host on trial in it. Each call is a process of its own, so what is known is what is on disk.
 struct Trial {
     lab: Lab,
