@@ -2,7 +2,10 @@
 //! and one order that is carried out.
 //!
 //! `cargo bench --package bench --bench agent -- --idle 300` looks for five minutes at a handler with nothing to do
-//! instead of one.
+//! instead of one; `--program knmstate` measures that one instead of building it.
+
+mod ears;
+mod leaves;
 
 use std::{
     fs::read_to_string,
@@ -19,22 +22,29 @@ use kube::{
 use rig::{
     ApiServer, Lab, NmNode, Settings,
     handler::{Handler, HandlerSetup},
-    process::{Invocation, Process},
+    process::Invocation,
     wait,
 };
-use serde_json::json;
+use serde_json::{Value, json};
+
+use self::{ears::Ears, leaves::difference};
 
 const NODE: &str = "node1";
 const IDLE: Duration = Duration::from_mins(1);
-/// How long after a change the handler and NetworkManager have surely nothing left to do.
-const REST: Duration = Duration::from_secs(20);
+/// How long after a change the handler and NetworkManager have surely nothing left to do: the spanning tree of a bridge
+/// listens and learns for half a minute before it lets a new port work, which is news, too.
+const REST: Duration = Duration::from_secs(40);
 const CHANGES: usize = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let idle = idle_time()?;
-    let program = build().await?;
+    let idle = option("--idle").map(|seconds| seconds.parse()).transpose();
+    let idle = idle.context("--idle takes a number of seconds")?.map_or(IDLE, Duration::from_secs);
+    let program = match option("--program") {
+        Some(program) => PathBuf::from(&program).canonicalize().context(program)?,
+        None => build().await?,
+    };
     let lab = Lab::new().await?;
     lab.dns().on().await?;
     let cards = lab.nm_node(NODE).nics(8);
@@ -48,7 +58,7 @@ async fn main() -> Result<()> {
     handler.until_ready().await?;
     println!("{:44}{:>8.0} ms", "from its start to ready", milliseconds(began.elapsed()));
 
-    let bench = Bench { bus: listen_to_network_manager(&lab, &node)?, api, node, handler };
+    let bench = Bench { ears: Ears::open(&lab, &node)?, api, node, handler };
     bench.order().await?;
     bench.idle(idle).await?;
     bench.changes().await
@@ -57,7 +67,7 @@ async fn main() -> Result<()> {
 struct Bench {
     // Dropped in this order: the handler before what it talks to.
     handler: Handler,
-    bus: Process,
+    ears: Ears,
     node: NmNode,
     api: ApiServer,
 }
@@ -97,9 +107,8 @@ impl Bench {
     }
 
     async fn idle(&self, time: Duration) -> Result<()> {
-        // So long, too, a bridge tells news of a new port.
         tokio::time::sleep(REST).await;
-        let before = self.done().await?;
+        let (before, mark, state) = (self.done().await?, self.ears.mark(), self.state().await?);
         tokio::time::sleep(time).await;
         let after = self.done().await?;
         let cpu = after.cpu - before.cpu;
@@ -107,8 +116,21 @@ impl Bench {
         println!("{:44}{:>8.0} ms = {:.3} % of a core", "  CPU", cpu * 1e3, cpu / time.as_secs_f64() * 100.0);
         println!("{:44}{:>8}", "  writes to the API server", after.writes - before.writes);
         println!("{:44}{:>8}", "  calls of NetworkManager", after.calls - before.calls);
-        println!("{:44}{:>8.1} MB", "  resident memory", self.memory("VmRSS")? / 1e3);
-        println!("{:44}{:>8.1} MB", "  the most that it ever was", self.memory("VmHWM")? / 1e3);
+        for (title, kind) in [
+            ("  resident memory", "VmRSS"),
+            ("    its own", "RssAnon"),
+            ("    of files, given back when memory is short", "RssFile"),
+            ("  the most that it ever was", "VmHWM"),
+        ] {
+            println!("{title:44}{:>8.1} MB", self.memory(kind)? / 1e3);
+        }
+        let told = self.ears.since(mark);
+        let differs = difference(&state, &self.state().await?);
+        for (title, lines) in [("told in the node:", told), ("different in the node state:", differs)] {
+            if !lines.is_empty() {
+                println!("  {title}\n    {}", lines.join("\n    "));
+            }
+        }
         Ok(())
     }
 
@@ -137,20 +159,22 @@ impl Bench {
         Ok(())
     }
 
-    async fn shows(&self, text: &str) -> Result<()> {
+    async fn state(&self) -> Result<Value> {
         let states: Api<NodeNetworkState> = Api::all(self.api.client());
+        Ok(serde_json::to_value(states.get(NODE).await?.status)?)
+    }
+
+    async fn shows(&self, text: &str) -> Result<()> {
         wait::until(LIMIT, &format!("{text} in the node state"), async || {
-            let status = serde_json::to_string(&states.get(NODE).await?.status)?;
-            ensure!(status.contains(text), "it is not there");
+            ensure!(self.state().await?.to_string().contains(text), "it is not there");
             Ok(())
         })
         .await
     }
 
     async fn done(&self) -> Result<Done> {
-        let heard = self.bus.log_tail(usize::MAX);
-        let calls = heard.lines().filter(|line| line.starts_with("method call")).count();
-        Ok(Done { cpu: self.cpu()?, writes: self.api.writes_of_handlers().await?, calls })
+        let writes = self.api.writes_of_handlers().await?;
+        Ok(Done { cpu: self.cpu()?, writes, calls: self.ears.calls() })
     }
 
     /// Seconds of CPU time so far, of all threads there are and were.
@@ -171,13 +195,6 @@ impl Bench {
     }
 }
 
-/// Every question to NetworkManager is a line: each reading asks some.
-fn listen_to_network_manager(lab: &Lab, node: &NmNode) -> Result<Process> {
-    let calls = "type='method_call',destination='org.freedesktop.NetworkManager'";
-    let monitor = Invocation::new(["dbus-monitor", "--system", calls]);
-    node.enter(monitor).start("dbus-monitor", &lab.folder().join("bus.log"))
-}
-
 /// The product with its optimisations; the rig builds what it uses without them.
 async fn build() -> Result<PathBuf> {
     let output = Invocation::new(["cargo", "build", "--quiet", "--release", "--message-format=json"])
@@ -192,10 +209,9 @@ async fn build() -> Result<PathBuf> {
     programs.next_back().context("cargo built no program")
 }
 
-fn idle_time() -> Result<Duration> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != "--idle").skip(1);
-    let seconds = arguments.next().map(|seconds| seconds.parse()).transpose();
-    Ok(seconds.context("--idle takes a number of seconds")?.map_or(IDLE, Duration::from_secs))
+/// What is typed behind a word.
+fn option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
 fn milliseconds(time: Duration) -> f64 {
