@@ -171,11 +171,11 @@ mod tests {
             world.see_node_states(Seen::All(Vec::new()));
             world.see_settings(Seen::All(Vec::new()));
             let available = json!([{"type": "Available", "status": "True"}]);
-            let mut one = policy("p", 1, json!({}));
+            let mut one = policy("p", 1, &json!({}));
             one.status = serde_json::from_value(json!({"conditions": available})).unwrap();
             world.see_policies(changed(one));
             let status = json!({"conditions": available, "features": ["static-ip"]});
-            world.see_enactments(changed(enactment("n", "p", 1, Some(json!({})), status)));
+            world.see_enactments(changed(enactment("n", "p", 1, Some(json!({})), &status)));
             let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
                 "metadata": {"name": "n"}, "status": {"currentState": {
                     "interfaces": [{"name": "a", "type": "bond"}],

@@ -12,7 +12,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 fn cluster(nodes: &[&str]) -> World {
     let mut world = World::default();
     for name in nodes {
-        world.see_nodes(changed(node(name, json!({"name": name}), "True")));
+        world.see_nodes(changed(node(name, &json!({"name": name}), "True")));
         world.see_handlers(changed(pod(&format!("pod-{name}"), name)), NOW);
     }
     world
@@ -43,10 +43,10 @@ fn permits(plan: &Plan) -> Vec<(&str, Permit)> {
 #[test]
 fn every_selected_node_gets_an_order_and_nobody_else() {
     let mut world = cluster(&["a", "b", "c"]);
-    world.see_nodes(changed(node("bare", json!({"name": "bare"}), "True")));
+    world.see_nodes(changed(node("bare", &json!({"name": "bare"}), "True")));
     let spec = json!({"desiredState": mtu(1400), "maxUnavailable": 1,
         "nodeLabelSelector": {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["c"]}]}});
-    world.see_policies(changed(policy("p", 1, spec)));
+    world.see_policies(changed(policy("p", 1, &spec)));
     let first = plan(&world, &origin("p"), NOW);
     assert_eq!(
         permits(&first),
@@ -64,11 +64,11 @@ fn every_selected_node_gets_an_order_and_nobody_else() {
     carry_out(&mut world, "p", first);
     assert_eq!(plan(&world, &origin("p"), NOW + 5.seconds()), Plan::default(), "nothing is left to be done");
 
-    world.see_nodes(changed(node("a", json!({"name": "c"}), "True")));
+    world.see_nodes(changed(node("a", &json!({"name": "c"}), "True")));
     let moved = plan(&world, &origin("p"), NOW);
     assert!(moved.removals.contains_key("a"), "it is not selected any more");
     assert_eq!(permits(&moved), [("b", Permit::Apply)], "and its slot is free");
-    world.see_policies(gone(policy("p", 1, json!({}))));
+    world.see_policies(gone(policy("p", 1, &json!({}))));
     let removed: Vec<_> = plan(&world, &origin("p"), NOW).removals.into_keys().collect();
     assert_eq!(removed, ["a", "b"]);
 }
@@ -78,7 +78,7 @@ fn values_are_filled_in_for_each_node() {
     let mut world = cluster(&["a", "b"]);
     let spec = json!({"desiredState": {"hostname": {"config": "{{ node.name }}-{{ values.suffix }}"}},
         "nodeValues": {"a": {"suffix": "x"}, "b": {"suffix": "y"}}, "maxUnavailable": 2});
-    world.see_policies(changed(policy("p", 1, spec.clone())));
+    world.see_policies(changed(policy("p", 1, &spec.clone())));
     let both = plan(&world, &origin("p"), NOW);
     let hostnames: Vec<_> = both
         .orders
@@ -88,7 +88,7 @@ fn values_are_filled_in_for_each_node() {
     assert_eq!(hostnames, ["a-x", "b-y"]);
     carry_out(&mut world, "p", both);
     // A node joins for which nobody has given values.
-    world.see_nodes(changed(node("c", json!({}), "True")));
+    world.see_nodes(changed(node("c", &json!({}), "True")));
     world.see_handlers(changed(pod("pod-c", "c")), NOW);
     let lacking = plan(&world, &origin("p"), NOW);
     assert!(lacking.orders.is_empty(), "the others keep what they have");
@@ -101,10 +101,10 @@ fn values_are_filled_in_for_each_node() {
 #[test]
 fn of_two_that_contradict_each_other_the_one_that_has_begun_goes_on() {
     let mut world = cluster(&["a", "b"]);
-    world.see_policies(changed(policy("small", 1, json!({"desiredState": mtu(1400)}))));
+    world.see_policies(changed(policy("small", 1, &json!({"desiredState": mtu(1400)}))));
     let begun = plan(&world, &origin("small"), NOW);
     carry_out(&mut world, "small", begun);
-    world.see_policies(changed(policy("big", 1, json!({"desiredState": mtu(9000)}))));
+    world.see_policies(changed(policy("big", 1, &json!({"desiredState": mtu(9000)}))));
     let refused = plan(&world, &origin("big"), NOW);
     assert!(refused.orders.is_empty() && refused.removals.is_empty());
     let status = refused.status.unwrap();
@@ -114,7 +114,7 @@ fn of_two_that_contradict_each_other_the_one_that_has_begun_goes_on() {
         assert!(said.message.contains(word), "{word} is not in: {}", said.message);
     }
     assert_eq!(plan(&world, &origin("small"), NOW), Plan::default());
-    world.see_policies(gone(policy("small", 1, json!({}))));
+    world.see_policies(gone(policy("small", 1, &json!({}))));
     assert!(!plan(&world, &origin("big"), NOW).orders.is_empty(), "nothing is in its way any more");
 }
 
@@ -122,7 +122,7 @@ fn of_two_that_contradict_each_other_the_one_that_has_begun_goes_on() {
 fn what_nmstate_does_not_understand_is_ordered_of_nobody() {
     let mut world = cluster(&["a"]);
     let spec = json!({"desiredState": {"interfaces": [{"name": "eth1", "type": "ethernet", "mtuu": 1400}]}});
-    world.see_policies(changed(policy("p", 1, spec)));
+    world.see_policies(changed(policy("p", 1, &spec)));
     let refused = plan(&world, &origin("p"), NOW);
     assert!(refused.orders.is_empty());
     let said = refused.status.unwrap().conditions.first_true().unwrap().message.clone();
@@ -132,7 +132,7 @@ fn what_nmstate_does_not_understand_is_ordered_of_nobody() {
 #[test]
 fn what_kubernetes_nmstate_has_left_is_taken_over_as_it_is() {
     let mut world = cluster(&["a", "b"]);
-    let mut old = policy("p", 3, json!({"desiredState": mtu(1400), "maxUnavailable": 1}));
+    let mut old = policy("p", 3, &json!({"desiredState": mtu(1400), "maxUnavailable": 1}));
     let available = |message: &str| {
         json!([{"type": "Available", "status": "True", "reason": "SuccessfullyConfigured", "message": message},
             {"type": "Degraded", "status": "False", "reason": "SuccessfullyConfigured"},
@@ -147,7 +147,7 @@ fn what_kubernetes_nmstate_has_left_is_taken_over_as_it_is() {
     world.see_policies(changed(old));
     let done = json!({"policyGeneration": 3, "conditions": available("successfully reconciled")});
     for name in ["a", "b"] {
-        world.see_enactments(changed(enactment(name, "p", 1, None, done.clone())));
+        world.see_enactments(changed(enactment(name, "p", 1, None, &done)));
     }
     let taken = plan(&world, &origin("p"), NOW);
     assert_eq!(
@@ -164,7 +164,7 @@ fn what_kubernetes_nmstate_has_left_is_taken_over_as_it_is() {
         Plan::default(),
         "and nothing changes in what the policy says"
     );
-    let orphan = enactment("a", "gone", 1, None, done);
+    let orphan = enactment("a", "gone", 1, None, &done);
     world.see_enactments(changed(orphan));
     assert!(plan(&world, &origin("gone"), NOW).removals.contains_key("a"));
 }

@@ -20,15 +20,14 @@ fn read<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
 
-pub fn policy(name: &str, generation: i64, spec: Value) -> NodeNetworkConfigurationPolicy {
-    let second = generation;
+pub fn policy(name: &str, generation: i64, spec: &Value) -> NodeNetworkConfigurationPolicy {
     read(json!({"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
         "metadata": {"name": name, "uid": format!("uid-of-{name}"), "generation": generation,
-            "resourceVersion": second.to_string()},
+            "resourceVersion": generation.to_string()},
         "spec": spec}))
 }
 
-pub fn node(name: &str, labels: Value, ready: &str) -> SlimNode {
+pub fn node(name: &str, labels: &Value, ready: &str) -> SlimNode {
     read(json!({"metadata": {"name": name, "uid": format!("uid-of-{name}"), "labels": labels},
         "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "1970-01-01T00:00:00Z"}]}}))
 }
@@ -43,7 +42,7 @@ pub fn enactment(
     policy: &str,
     version: u64,
     spec: Option<Value>,
-    status: Value,
+    status: &Value,
 ) -> NodeNetworkConfigurationEnactment {
     let mut object = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkConfigurationEnactment",
         "metadata": {"name": format!("{node}.{policy}"), "uid": "u", "resourceVersion": version.to_string(),

@@ -27,21 +27,21 @@ fn concerned(world: &mut World) -> Vec<String> {
 #[test]
 fn only_what_changes_something_is_decided_about_anew() {
     let mut world = known();
-    world.see_policies(changed(policy("a", 1, json!({}))));
+    world.see_policies(changed(policy("a", 1, &json!({}))));
     assert_eq!(concerned(&mut world), ["a"]);
-    world.see_policies(changed(policy("a", 1, json!({}))));
+    world.see_policies(changed(policy("a", 1, &json!({}))));
     assert!(concerned(&mut world).is_empty(), "the same once more");
-    world.see_nodes(changed(node("n", json!({"x": "y"}), "True")));
+    world.see_nodes(changed(node("n", &json!({"x": "y"}), "True")));
     assert_eq!(concerned(&mut world), ["a"], "a new node may be for any policy");
-    world.see_nodes(changed(node("n", json!({"x": "y"}), "True")));
+    world.see_nodes(changed(node("n", &json!({"x": "y"}), "True")));
     assert!(concerned(&mut world).is_empty(), "a heartbeat");
-    world.see_nodes(changed(node("n", json!({"x": "y"}), "False")));
+    world.see_nodes(changed(node("n", &json!({"x": "y"}), "False")));
     assert_eq!(concerned(&mut world), ["a"]);
-    world.see_enactments(changed(enactment("n", "a", 5, Some(json!({})), json!({}))));
+    world.see_enactments(changed(enactment("n", "a", 5, Some(json!({})), &json!({}))));
     assert_eq!(concerned(&mut world), ["a"]);
-    world.see_enactments(changed(enactment("n", "a", 4, None, json!({}))));
+    world.see_enactments(changed(enactment("n", "a", 4, None, &json!({}))));
     assert!(concerned(&mut world).is_empty(), "older than what is known");
-    world.see_policies(gone(policy("a", 1, json!({}))));
+    world.see_policies(gone(policy("a", 1, &json!({}))));
     assert_eq!(concerned(&mut world), ["a"], "its enactment has to go");
 }
 
@@ -72,12 +72,12 @@ fn a_decision_counts_before_it_is_written() {
     world.enactments.decide("a", "n", order("Apply"));
     assert_eq!(permit(&world), Some(knmstate_api::Permit::Apply));
     // The watch is late, and still tells of the order before.
-    world.see_enactments(changed(enactment("n", "a", 7, Some(json!({"permit": "Wait"})), json!({}))));
+    world.see_enactments(changed(enactment("n", "a", 7, Some(json!({"permit": "Wait"})), &json!({}))));
     assert_eq!(permit(&world), Some(knmstate_api::Permit::Apply));
     assert!(world.enactments.get("a", "n").unwrap().unwritten().is_some());
-    world.see_enactments(changed(enactment("n", "a", 8, Some(json!({"permit": "Apply"})), json!({}))));
+    world.see_enactments(changed(enactment("n", "a", 8, Some(json!({"permit": "Apply"})), &json!({}))));
     assert!(world.enactments.get("a", "n").unwrap().unwritten().is_none(), "now it is there");
-    world.see_enactments(gone(enactment("n", "a", 9, None, json!({}))));
+    world.see_enactments(gone(enactment("n", "a", 9, None, &json!({}))));
     assert_eq!(permit(&world), None);
 }
 
@@ -90,7 +90,7 @@ fn what_becomes_of_an_order_is_told_once() {
     let retrying = json!({"policyGeneration": 1,
         "conditions": [{"type": "Failing", "status": "True"}, {"type": "Progressing", "status": "True"}]});
     let see = |world: &mut World, version, status: &Value| {
-        world.see_enactments(changed(enactment("n", "a", version, Some(json!({})), status.clone())))
+        world.see_enactments(changed(enactment("n", "a", version, Some(json!({})), status)))
     };
     assert!(see(&mut world, 1, &retrying).is_empty());
     let told = see(&mut world, 2, &failing);

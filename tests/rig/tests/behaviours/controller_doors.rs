@@ -81,18 +81,18 @@ async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_a
 
     // From now on the API server asks, and believes who answers.
     wait::until(LIMIT, "the webhook to be asked", async || {
-        let created = api.kubectl(["get", "nncp", &refused, "-o", "json"]).await?.json()?;
-        apply(&api, &refused, 1500).await?;
-        let changed = api.kubectl(["get", "nncp", &refused, "-o", "json"]).await?.json()?;
-        let stamp = &changed["metadata"]["annotations"][names::MUTATION_TIMESTAMP_ANNOTATION];
-        ensure!(stamp.is_string(), "no timestamp: {created}\n{}", setup.logs(10));
+        api.kubectl(["delete", "--ignore-not-found", "nncp", "third"]).await?.success()?;
+        let answer = apply(&api, "third", 1600).await?;
+        let refusal = answer.success().err().with_context(|| setup.logs(10))?.to_string();
+        ensure!(refusal.contains("interfaces[eth1].mtu is 1600 here"), "{refusal}");
         Ok(())
     })
     .await?;
-    let answer = apply(&api, "third", 1600).await?;
-    let refusal =
-        answer.success().err().context("a policy that contradicts another one was taken")?.to_string();
-    ensure!(refusal.contains(other) && refusal.contains("interfaces[eth1].mtu"), "{refusal}");
+    let fine = json!({"interfaces": [{"name": "eth2", "type": "ethernet", "state": "up"}]});
+    apply_state(&api, "fine", &fine).await?.success()?;
+    let fine = api.kubectl(["get", "nncp", "fine", "-o", "json"]).await?.json()?;
+    let stamp = &fine["metadata"]["annotations"][names::MUTATION_TIMESTAMP_ANNOTATION];
+    ensure!(stamp.as_str().is_some_and(|stamp| stamp.parse::<u64>().is_ok()), "{fine}");
     let misspelt = json!({"interfaces": [{"name": "eth2", "type": "ethernet", "mtuu": 1}]});
     let refusal = apply_state(&api, "misspelt", &misspelt).await?.success().err().context("it was taken")?;
     ensure!(refusal.to_string().contains("did you mean \"mtu\""), "{refusal}");
