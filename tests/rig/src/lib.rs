@@ -39,6 +39,7 @@ pub mod services;
 mod skip;
 mod snapshot;
 pub mod sweep;
+pub mod traffic;
 pub mod uml_node;
 pub mod wait;
 
