@@ -17,7 +17,7 @@ use super::desk::{Carrier, Desk, Next, Papers};
 const PEACE: Duration = Duration::from_secs(5);
 
 /// What lasts less than this is not worth a write: with many nodes at work, those are half of all.
-const BRIEF: Duration = Duration::from_secs(2);
+const BRIEF: Duration = Duration::from_secs(5);
 
 /// The newest status that was told of each order, and the one at the server.
 #[derive(Debug, Default)]
