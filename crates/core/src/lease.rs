@@ -18,13 +18,20 @@ pub struct Terms {
     pub renew_every: Duration,
 }
 
+impl Terms {
+    /// The shortest lease that makes sense: less is not enough for a renewal that is late and a write that is under way.
+    pub const SHORTEST: Duration = Duration::from_secs(2);
+
+    /// Terms of a lease that lasts so long, in the proportions of the usual one. It is written in whole seconds.
+    pub fn lasting(duration: Duration) -> Self {
+        let duration = Duration::from_secs(duration.max(Self::SHORTEST).as_secs());
+        Self { duration, write_within: duration * 2 / 3, renew_every: duration / 5 }
+    }
+}
+
 impl Default for Terms {
     fn default() -> Self {
-        Self {
-            duration: Duration::from_secs(15),
-            write_within: Duration::from_secs(10),
-            renew_every: Duration::from_secs(3),
-        }
+        Self::lasting(Duration::from_secs(15))
     }
 }
 
@@ -124,9 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_stops_before_others_begin() {
-        let terms = Terms::default();
+    fn the_usual_terms() {
+        let terms = Terms { duration: at(15), write_within: at(10), renew_every: at(3) };
+        assert_eq!(Terms::default(), terms);
         assert!(terms.write_within + Duration::from_secs(3) < terms.duration);
-        assert!(terms.renew_every * 3 <= terms.write_within, "one lost renewal is no reason to stop");
+    }
+
+    #[test]
+    fn the_holder_stops_before_others_begin() {
+        for milliseconds in [0, 1_000, 2_000, 2_900, 3_000, 15_000, 60_000] {
+            let terms = Terms::lasting(Duration::from_millis(milliseconds));
+            assert!(terms.duration >= Terms::SHORTEST && terms.duration.subsec_nanos() == 0, "{terms:?}");
+            assert!(terms.write_within < terms.duration, "{terms:?}");
+            assert!(terms.renew_every * 3 <= terms.write_within, "one lost renewal is no reason to stop");
+        }
     }
 }

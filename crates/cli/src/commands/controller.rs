@@ -1,6 +1,6 @@
 //! `knmstate controller`: from policies to the orders of nodes.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use knmstate_control::{
@@ -51,6 +51,10 @@ pub struct Args {
     /// The folder with tls.crt and tls.key to serve, when something else keeps them.
     #[arg(long, value_name = "DIR")]
     certificate_dir: Option<PathBuf>,
+
+    /// How long after its last sign of life a leader is given up, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
+    lease_duration: u64,
 
     /// How to reach the API server. Without it, as a pod does.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
@@ -128,7 +132,8 @@ async fn control(args: Args) -> Result<()> {
         source,
     };
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
-    let options = Options { client, namespace, identity, names, lease: Terms::default(), now };
+    let lease = Terms::lasting(Duration::from_secs(args.lease_duration));
+    let options = Options { client, namespace, identity, names, lease, now };
     controller::run(options, doors, stop).await.context("cannot serve")
 }
 
