@@ -231,6 +231,15 @@ impl ApiServer {
         self.running()?.signal(Signal::SIGCONT)
     }
 
+    /// Stops the store of the API server, which goes on answering what it can without it.
+    pub fn freeze_etcd(&self) -> Result<()> {
+        self.store()?.signal(Signal::SIGSTOP)
+    }
+
+    pub fn resume_etcd(&self) -> Result<()> {
+        self.store()?.signal(Signal::SIGCONT)
+    }
+
     /// Ends API server and etcd; the data stay.
     pub async fn stop(&mut self) -> Result<()> {
         for process in [self.api.take(), self.etcd.take()].into_iter().flatten() {
@@ -253,6 +262,10 @@ impl ApiServer {
 
     fn running(&self) -> Result<&Process> {
         self.api.as_ref().context("the API server has been stopped")
+    }
+
+    fn store(&self) -> Result<&Process> {
+        self.etcd.as_ref().context("etcd has been stopped")
     }
 
     async fn start_processes(&mut self) -> Result<()> {

@@ -34,6 +34,12 @@ impl ControllerSetup {
         Ok(Self { lab: lab.clone(), program, folder, arguments })
     }
 
+    /// Their lease lasts so long, in whole seconds, and not as long as usual: for tests that wait for its end often.
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        self.arg(&format!("--lease-duration={}", lease.as_secs()))
+    }
+
     #[must_use]
     pub fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());

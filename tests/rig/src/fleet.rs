@@ -20,7 +20,10 @@ use knmstate_host::{
 use kube::Config;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::{ApiServer, Lab};
+use crate::{
+    ApiServer, Lab,
+    overlap::{CountedHost, Overlap},
+};
 
 /// How many nodes are set up at once.
 const AT_ONCE: usize = 16;
@@ -37,6 +40,8 @@ pub struct Making {
 #[derive(Debug)]
 pub struct Fleet {
     pub members: BTreeMap<String, Member>,
+    /// How many of the machines are changed at the same time.
+    pub overlap: Overlap,
 }
 
 /// One node.
@@ -44,6 +49,7 @@ pub struct Fleet {
 pub struct Member {
     pub machine: SimulatedMachine,
     name: String,
+    overlap: Overlap,
     config: Config,
     folder: PathBuf,
     running: Option<Running>,
@@ -65,11 +71,14 @@ impl Fleet {
     /// Nodes `node000`, `node001` … that are Ready, with a pod each for their handler, whose token they have. Handlers
     /// are not started.
     pub async fn new(lab: &Lab, api: &ApiServer, making: Making) -> Result<Self> {
-        let members = stream::iter((0..making.nodes).map(|number| Member::new(lab, api, number, making)))
+        let overlap = Overlap::default();
+        let numbers = 0..making.nodes;
+        let members = stream::iter(numbers.map(|number| Member::new(lab, api, number, making, &overlap)))
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await?;
-        Ok(Self { members: members.into_iter().map(|member| (member.name.clone(), member)).collect() })
+        let members = members.into_iter().map(|member| (member.name.clone(), member)).collect();
+        Ok(Self { members, overlap })
     }
 
     pub async fn start(&mut self) -> Result<()> {
@@ -86,7 +95,13 @@ impl Fleet {
 }
 
 impl Member {
-    async fn new(lab: &Lab, api: &ApiServer, number: usize, making: Making) -> Result<Self> {
+    async fn new(
+        lab: &Lab,
+        api: &ApiServer,
+        number: usize,
+        making: Making,
+        overlap: &Overlap,
+    ) -> Result<Self> {
         let name = format!("node{number:03}");
         api.add_ready_node(&name).await?;
         let token = api.handler_token(&name).await?;
@@ -97,13 +112,13 @@ impl Member {
         if !making.apply.is_zero() {
             machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(making.apply));
         }
-        Ok(Self { machine, name, config, folder, running: None })
+        Ok(Self { machine, name, overlap: overlap.clone(), config, folder, running: None })
     }
 
     /// Starts the handler, with what an earlier one has left on disk.
     pub async fn start(&mut self) -> Result<()> {
         ensure!(self.running.is_none(), "{} runs", self.name);
-        let host = self.machine.host();
+        let host = CountedHost::new(self.machine.host(), &self.name, &self.overlap);
         let door = Arc::new(KubeDoor::new(self.config.clone(), self.name.clone()));
         let store = KubernetesStore::start(Options {
             config: self.config.clone(),

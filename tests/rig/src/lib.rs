@@ -30,6 +30,7 @@ pub mod leftovers;
 pub mod machine;
 pub mod netns;
 pub mod nm_node;
+pub mod overlap;
 pub mod parts;
 mod pki;
 pub mod process;

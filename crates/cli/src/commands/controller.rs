@@ -53,7 +53,7 @@ pub struct Args {
     certificate_dir: Option<PathBuf>,
 
     /// How long after its last sign of life a leader is given up, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=300), hide = true)]
     lease_duration: u64,
 
     /// How to reach the API server. Without it, as a pod does.

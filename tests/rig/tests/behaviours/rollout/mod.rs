@@ -1,15 +1,30 @@
 //! Policies on many nodes: real controllers, a real API server, real handlers on simulated machines.
 
+mod chance;
+mod course;
+mod hand_over;
+mod handler_kills;
+mod leader_kills;
+mod node_events;
+mod pair;
+mod policy_events;
+mod recorder;
+mod recording;
+mod server_faults;
 mod traffic;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
 use knmstate_api::{
     NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationPolicy as Policy,
 };
 use knmstate_operator::Settings;
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
 use rig::{
     ApiServer, Lab, binaries,
     controller::ControllerSetup,
@@ -54,6 +69,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// Sets a label of a node, or takes it off.
+    async fn label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.api.client());
+        let patch = Patch::Merge(json!({"metadata": {"labels": {key: value}}}));
+        nodes.patch(node, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
     /// Type, reason and message of the condition of a policy that is true.
     async fn says(&self, policy: &str) -> Result<[String; 3]> {
         let policy = self.policies.get(policy).await?;
@@ -69,14 +92,25 @@ impl Cluster {
         })
         .await;
         if reached.is_err() {
-            let enactments = self.enactments.list(&ListParams::default()).await?;
-            for one in &enactments {
-                let said = one.status.conditions.first_true().map(|condition| &*condition.message);
-                println!("{}: {}", one.name_any(), said.unwrap_or_default());
-            }
-            println!("{}", self.controllers.logs(20));
+            self.tell().await;
         }
         reached
+    }
+
+    /// What can be seen of it, for a test that has failed.
+    async fn tell(&self) {
+        let enactments = self.enactments.list(&ListParams::default()).await;
+        for one in enactments.iter().flatten() {
+            let order = one.spec.as_ref().map(|spec| (spec.policy_generation, spec.permit));
+            let said = one.status.conditions.first_true().map(|condition| &*condition.message);
+            println!(
+                "{}: ordered {order:?}; says of {}: {}",
+                one.name_any(),
+                one.status.policy_generation,
+                said.unwrap_or_default()
+            );
+        }
+        println!("{}", self.controllers.logs(20));
     }
 
     /// What each node says of a policy.

@@ -1,0 +1,227 @@
+//! What a rollout promises, checked on a recording of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, ensure};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment as Enactment, Permit,
+    reasons::enactment::{AVAILABLE, FAILING, PROGRESSING},
+};
+use kube::ResourceExt as _;
+
+/// One thing that was seen.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// These are there, and no others.
+    All(Vec<Enactment>),
+    There(Box<Enactment>),
+    Gone(Box<Enactment>),
+}
+
+/// What was seen, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    pub entries: Vec<Entry>,
+    /// How often the server had forgotten what came next. Only what was there before and after a gap is known then.
+    pub gaps: usize,
+}
+
+/// All enactments at one moment, by name.
+type Moment = BTreeMap<String, Enactment>;
+
+impl Recording {
+    /// The enactments at the end.
+    pub fn last(&self) -> Moment {
+        self.moments(|_| {})
+    }
+
+    /// The same for one policy alone.
+    pub fn of(&self, policy: &str) -> Self {
+        let is_of = |one: &Enactment| one.spec.as_ref().is_some_and(|spec| spec.policy_name == policy);
+        let entries = self.entries.iter().filter_map(|entry| match entry {
+            Entry::All(all) => Some(Entry::All(all.iter().filter(|one| is_of(one)).cloned().collect())),
+            Entry::There(one) | Entry::Gone(one) => is_of(one).then(|| entry.clone()),
+        });
+        Self { entries: entries.collect(), gaps: self.gaps }
+    }
+
+    /// The nodes in the order in which they were first said to be done with a generation.
+    pub fn done_in_order(&self, generation: i64) -> Vec<String> {
+        let mut order = Vec::new();
+        self.moments(|moment| {
+            for one in moment.values().filter(|one| is_done(one, generation)) {
+                let Some(node) = one.spec.as_ref().map(|spec| &spec.node_name) else { continue };
+                if !order.contains(node) {
+                    order.push(node.clone());
+                }
+            }
+        });
+        order
+    }
+
+    /// How many nodes were at work at once, at most: permitted to, and neither done nor failed for good.
+    pub fn most_at_work(&self) -> usize {
+        let mut most = 0;
+        self.moments(|moment| most = most.max(moment.values().filter(|one| is_at_work(one)).count()));
+        most
+    }
+
+    /// Within a generation of a policy, who may begin or must not begin stays so.
+    pub fn no_permit_was_taken_back(&self) -> Result<()> {
+        let mut permits: BTreeMap<(String, Option<String>, i64), Permit> = BTreeMap::new();
+        let mut taken_back = Vec::new();
+        self.moments(|moment| {
+            for (name, one) in moment {
+                let Some(spec) = &one.spec else { continue };
+                let key = (name.clone(), spec.policy_uid.clone(), spec.policy_generation);
+                match permits.insert(key, spec.permit) {
+                    Some(before @ (Permit::Apply | Permit::Abort)) if before != spec.permit => {
+                        taken_back.push(format!("{name}: {before:?} became {:?}", spec.permit));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        ensure!(taken_back.is_empty(), "{taken_back:?}");
+        Ok(())
+    }
+
+    /// No enactment went away, and none was made a second time.
+    pub fn each_was_made_once(&self) -> Result<()> {
+        let mut lives: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
+        let mut lost = BTreeSet::new();
+        self.moments(|moment| {
+            for (name, one) in moment {
+                lives.entry(name.clone()).or_default().insert(one.uid());
+            }
+            lost.extend(lives.keys().filter(|name| !moment.contains_key(*name)).cloned());
+        });
+        let doubled: Vec<_> = lives.iter().filter(|(_, uids)| uids.len() > 1).collect();
+        ensure!(doubled.is_empty() && lost.is_empty(), "made anew: {doubled:?}; gone: {lost:?}");
+        Ok(())
+    }
+
+    /// Nodes that were ever permitted to carry out this generation.
+    pub fn permitted(&self, generation: i64) -> BTreeSet<String> {
+        let mut nodes = BTreeSet::new();
+        self.moments(|moment| {
+            let specs = moment.values().filter_map(|one| one.spec.as_ref());
+            let permitted =
+                specs.filter(|spec| spec.policy_generation == generation && spec.permit == Permit::Apply);
+            nodes.extend(permitted.map(|spec| spec.node_name.clone()));
+        });
+        nodes
+    }
+
+    /// Shows every moment that was recorded, and returns the last one.
+    fn moments(&self, mut see: impl FnMut(&Moment)) -> Moment {
+        let mut moment = Moment::new();
+        for entry in &self.entries {
+            match entry {
+                Entry::All(all) => moment = all.iter().map(|one| (one.name_any(), one.clone())).collect(),
+                Entry::There(one) => {
+                    moment.insert(one.name_any(), (**one).clone());
+                }
+                Entry::Gone(one) => {
+                    moment.remove(&one.name_any());
+                }
+            }
+            see(&moment);
+        }
+        moment
+    }
+}
+
+/// Whether a node has carried out this generation.
+pub fn is_done(one: &Enactment, generation: i64) -> bool {
+    speaks_of_its_order(one)
+        && one.status.policy_generation == generation
+        && one.status.conditions.is_true(AVAILABLE)
+}
+
+pub fn is_at_work(one: &Enactment) -> bool {
+    let conditions = &one.status.conditions;
+    let is_over =
+        conditions.is_true(AVAILABLE) || (conditions.is_true(FAILING) && !conditions.is_true(PROGRESSING));
+    one.spec.as_ref().is_some_and(|spec| spec.permit == Permit::Apply)
+        && !(is_over && speaks_of_its_order(one))
+}
+
+fn speaks_of_its_order(one: &Enactment) -> bool {
+    one.spec.as_ref().is_some_and(|spec| {
+        (one.status.policy_generation, &one.status.policy_uid) == (spec.policy_generation, &spec.policy_uid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn enactment(node: &str, uid: &str, generation: i64, permit: &str, said: (i64, &str)) -> Enactment {
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("{node}.p"), "uid": uid},
+            "spec": {"nodeName": node, "policyName": "p", "policyUID": "u", "policyGeneration": generation,
+                "permit": permit},
+            "status": {"policyUID": "u", "policyGeneration": said.0, "conditions": [
+                {"type": said.1, "status": "True"}]},
+        }))
+        .unwrap()
+    }
+
+    fn recording(entries: impl IntoIterator<Item = Enactment>) -> Recording {
+        let entries = entries.into_iter().map(|one| Entry::There(Box::new(one)));
+        Recording { entries: entries.collect(), gaps: 0 }
+    }
+
+    #[test]
+    fn those_at_work_are_permitted_and_not_done_with_their_order() {
+        for (generation, permit, said, expected) in [
+            (2, "Wait", (2, "Pending"), 0),
+            (2, "Abort", (2, "Aborted"), 0),
+            (2, "Apply", (2, "Pending"), 1),
+            (2, "Apply", (2, "Progressing"), 1),
+            (2, "Apply", (1, "Available"), 1),
+            (2, "Apply", (2, "Available"), 0),
+            (2, "Apply", (2, "Failing"), 0),
+        ] {
+            let one = recording([enactment("n", "1", generation, permit, said)]);
+            assert_eq!(one.most_at_work(), expected, "{permit} {said:?}");
+        }
+        let two = ["a", "b"].map(|node| enactment(node, node, 1, "Apply", (1, "Progressing")));
+        let done = enactment("a", "a", 1, "Apply", (1, "Available"));
+        assert_eq!(recording(two.clone().into_iter().chain([done.clone()])).most_at_work(), 2);
+        assert_eq!(recording([two[0].clone(), done, two[1].clone()]).most_at_work(), 1);
+    }
+
+    #[test]
+    fn permits_that_go_back_are_found() {
+        for (before, after, holds) in [
+            ((1, "Wait"), (1, "Apply"), true),
+            ((1, "Wait"), (1, "Abort"), true),
+            ((1, "Apply"), (2, "Wait"), true),
+            ((1, "Apply"), (1, "Wait"), false),
+            ((1, "Abort"), (1, "Apply"), false),
+        ] {
+            let recording = recording(
+                [before, after]
+                    .map(|(generation, permit)| enactment("n", "1", generation, permit, (1, "Pending"))),
+            );
+            assert_eq!(recording.no_permit_was_taken_back().is_ok(), holds, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn lost_and_doubled_enactments_are_found() {
+        let made = |uid| enactment("n", uid, 1, "Wait", (1, "Pending"));
+        assert!(recording([made("1"), made("1")]).each_was_made_once().is_ok());
+        assert!(recording([made("1"), made("2")]).each_was_made_once().is_err());
+        let mut gone = recording([made("1")]);
+        gone.entries.push(Entry::Gone(Box::new(made("1"))));
+        assert!(gone.each_was_made_once().is_err());
+        let mut missed = recording([made("1")]);
+        missed.entries.push(Entry::All(Vec::new()));
+        assert!(missed.each_was_made_once().is_err());
+    }
+}
