@@ -51,7 +51,7 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
     let selected = selected(world, origin, policy);
     let (wanted, refusal) = render_all(policy, origin, &selected);
     let handlers = world.handlers(now);
-    let handler_of = |name: &str| handlers.get(name).copied().unwrap_or(Handler::Gone { since: None });
+    let handler_of = |name: &str| handlers.get(name).copied().unwrap_or_else(|| world.no_handler());
     let firsts = match policy.spec.rollout.as_ref().and_then(|rollout| rollout.canary.as_ref()) {
         Some(canary) => {
             let able = selected.iter().filter(|(name, _)| !matches!(handler_of(name), Handler::Gone { .. }));

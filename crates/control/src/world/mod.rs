@@ -113,6 +113,8 @@ pub struct World {
     pods: BTreeMap<String, String>,
     /// Since when a node that had a handler has none.
     bereft: BTreeMap<String, Timestamp>,
+    /// When the handlers were first listed. One that was missing then may have been for long, or never have been there.
+    handlers_since: Option<Timestamp>,
     pub enactments: Enactments,
     /// What admins have written into the states of nodes, by node.
     node_states: BTreeMap<String, Policy>,
@@ -169,8 +171,13 @@ impl World {
                 Ok(until) if until > now => Handler::Replaced { since: *since, until },
                 _ => Handler::Gone { since: Some(*since) },
             },
-            None => Handler::Gone { since: None },
+            None => self.no_handler(),
         }
+    }
+
+    /// What is to be said of a node that was never seen to run one.
+    pub const fn no_handler(&self) -> Handler {
+        Handler::Gone { since: self.handlers_since }
     }
 
     /// The nodes that run a handler or did so a moment ago.
@@ -257,6 +264,7 @@ impl World {
         match seen {
             Seen::All(all) => {
                 self.listed.insert(Part::Handlers);
+                self.handlers_since.get_or_insert(now);
                 self.pods = all.into_iter().filter_map(read_pod).collect();
             }
             Seen::Changed(object) => {
@@ -434,5 +442,7 @@ fn read_pod(object: DeserializeGuard<SlimPod>) -> Option<(String, String)> {
     Some((object.name_any(), object.node()?.to_owned()))
 }
 
+#[cfg(test)]
+mod handler_tests;
 #[cfg(test)]
 mod tests;
