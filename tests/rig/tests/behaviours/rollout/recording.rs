@@ -37,7 +37,15 @@ impl Recording {
 
     /// The same for one policy alone.
     pub fn of(&self, policy: &str) -> Self {
-        let is_of = |one: &Enactment| one.spec.as_ref().is_some_and(|spec| spec.policy_name == policy);
+        self.only(|one| one.spec.as_ref().is_some_and(|spec| spec.policy_name == policy))
+    }
+
+    /// The same without a node.
+    pub fn without(&self, node: &str) -> Self {
+        self.only(|one| one.spec.as_ref().is_none_or(|spec| spec.node_name != node))
+    }
+
+    fn only(&self, is_of: impl Fn(&Enactment) -> bool) -> Self {
         let entries = self.entries.iter().filter_map(|entry| match entry {
             Entry::All(all) => Some(Entry::All(all.iter().filter(|one| is_of(one)).cloned().collect())),
             Entry::There(one) | Entry::Gone(one) => is_of(one).then(|| entry.clone()),

@@ -14,10 +14,13 @@ const NODES: usize = 20;
 const LIMIT: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_survives_a_crash_of_the_api_server() -> Result<()> {
+async fn a_rollout_survives_crashes_of_the_api_server() -> Result<()> {
     let (mut course, _pair) = in_the_middle_of_a_rollout().await?;
-    course.cluster.api.crash();
-    course.cluster.api.start_again().await?;
+    for done in [NODES / 4, NODES / 2] {
+        course.until_done(done, LIMIT).await?;
+        course.cluster.api.crash();
+        course.cluster.api.start_again().await?;
+    }
     finish(&mut course).await
 }
 
