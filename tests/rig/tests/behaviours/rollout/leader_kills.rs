@@ -61,6 +61,7 @@ async fn a_leader_can_be_killed_at_any_instant() -> Result<()> {
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "whoever runs a long test says how long")]
 fn number(variable: &str) -> Option<usize> {
     std::env::var(variable).ok()?.parse().ok()
 }

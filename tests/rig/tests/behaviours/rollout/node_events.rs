@@ -53,8 +53,9 @@ async fn cope(cluster: &mut Cluster, recorder: &Recorder) -> Result<()> {
 
 /// Others go on in its place.
 async fn gone_with_its_slot(cluster: &mut Cluster, recorder: &Recorder) -> Result<()> {
-    let [first, others @ ..] = nodes([0, 1, 2]);
-    join(cluster, "gone", &[&[first.clone()], &others[..]].concat()).await?;
+    let all = nodes([0, 1, 2]);
+    join(cluster, "gone", &all).await?;
+    let [first, others @ ..] = all;
     stay_at_work(cluster, &first)?;
     cluster.apply("gone", &one_by_one("gone")).await?;
     until_at_work(recorder, "gone", &first).await?;
