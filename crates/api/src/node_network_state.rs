@@ -33,6 +33,8 @@ pub struct NodeNetworkStateSpec {
     pub node_name: Option<String>,
 
     /// Whether desiredState is in force. Only where the NMState object has allowNodeStateConfiguration: true.
+    // A default is shown though nobody has written it: an admin who does is in nobody's way.
+    #[schemars(extend("default" = false))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<bool>,
 
