@@ -28,6 +28,7 @@ mod kubeconfig;
 pub mod lab;
 pub mod leftovers;
 pub mod machine;
+pub mod monitor;
 pub mod netns;
 pub mod nm_node;
 pub mod overlap;

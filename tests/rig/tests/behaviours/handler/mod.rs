@@ -18,7 +18,7 @@ use kube::{
 use rig::{
     ApiServer, Lab, NmNode, Settings, binaries,
     handler::{Handler, HandlerSetup},
-    process::{Invocation, Process},
+    monitor::Monitor,
     wait,
 };
 use serde_json::{Value, json};
@@ -154,23 +154,7 @@ impl Trial {
 
     /// Listens to everything that the kernel of the node is told, once the kernel itself has come to rest.
     async fn monitor(&self) -> Result<Monitor> {
-        self.node.bridges_come_to_rest().await?;
-        let monitor = Invocation::new(["ip", "-ts", "monitor", "link", "address", "route", "rule"]);
-        let process = self.node.enter(monitor).start("monitor", &self.lab.folder().join("monitor.log"))?;
-        // Timers of the kernel are late by up to an eighth of their length.
-        let mut monitor = Monitor { process, before: 0 };
-        let mut since = Instant::now();
-        wait::until(LIMIT, "the kernel to be at rest", async || {
-            let heard = monitor.heard();
-            if !heard.is_empty() {
-                monitor.before += heard.len();
-                since = Instant::now();
-            }
-            ensure!(since.elapsed() >= QUIET, "it still moves: {heard}");
-            Ok(())
-        })
-        .await?;
-        Ok(monitor)
+        self.node.monitor(&self.lab.folder().join("monitor.log")).await
     }
 
     /// Proves that the monitor hears anything at all.
@@ -182,19 +166,6 @@ impl Trial {
             Ok(())
         })
         .await
-    }
-}
-
-/// Listens to what the kernel of a node tells everybody.
-struct Monitor {
-    process: Process,
-    /// How much it had heard before the kernel came to rest.
-    before: usize,
-}
-
-impl Monitor {
-    fn heard(&self) -> String {
-        self.process.log_tail(usize::MAX).split_off(self.before)
     }
 }
 
