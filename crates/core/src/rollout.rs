@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use knmstate_api::{NodeNetworkConfigurationPolicySpec, Permit, rollout::Canary};
 
-pub use self::facts::enactment_facts;
+pub use self::facts::{enactment_facts, speaks_of};
 use crate::{limit, selection::meets};
 
 /// How long a node that went away may hold up a rollout, unless the policy says otherwise.

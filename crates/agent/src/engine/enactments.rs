@@ -12,6 +12,7 @@ use knmstate_api::{
 use knmstate_core::{
     document::Document,
     enactment::{self, Stage},
+    rollout::speaks_of,
 };
 
 use super::{Achieved, OUTCOMES, Outcome, prepare::Prepared, transaction::Failure};
@@ -198,12 +199,9 @@ fn status_for(
     kept: Option<&Entry>,
     told: Option<&NodeNetworkConfigurationEnactmentStatus>,
 ) -> NodeNetworkConfigurationEnactmentStatus {
-    // What kubernetes-nmstate has said names no UID. Its captures hold, and what it has applied is not said anew.
+    // What kubernetes-nmstate has said names no UID. Its captures hold, whatever became of them.
     let is_of_policy = |status: &NodeNetworkConfigurationEnactmentStatus| {
         status.policy_uid.is_none() || status.policy_uid == spec.policy_uid
-    };
-    let speaks_of_it = |status: &NodeNetworkConfigurationEnactmentStatus| {
-        status.policy_generation == spec.policy_generation && is_of_policy(status)
     };
     let known = kept
         .filter(|entry| entry.spec.capture == spec.capture)
@@ -211,7 +209,7 @@ fn status_for(
         .or(told)
         .filter(|status| is_of_policy(status));
     match known {
-        Some(status) if speaks_of_it(status) => {
+        Some(status) if speaks_of(status, spec) => {
             NodeNetworkConfigurationEnactmentStatus { policy_uid: spec.policy_uid.clone(), ..status.clone() }
         }
         // Captures are resolved once in the life of a policy, whatever else is changed in it.
@@ -262,4 +260,44 @@ fn conclude(status: &mut NodeNetworkConfigurationEnactmentStatus, timings: &Timi
     let start_time = status.timings.take().and_then(|timings| timings.start_time);
     status.timings =
         Some(Timings { start_time, completion_time: Some(whole_second(now)), ..timings.clone() });
+}
+
+#[cfg(test)]
+mod tests {
+    use knmstate_api::reasons::enactment::AVAILABLE;
+
+    use super::*;
+
+    #[test]
+    fn of_what_kubernetes_nmstate_has_said_captures_hold_and_success() {
+        let spec = NodeNetworkConfigurationEnactmentSpec {
+            policy_uid: Some("u".to_owned()),
+            policy_generation: 2,
+            ..Default::default()
+        };
+        let why = String::new;
+        for stage in [
+            Stage::Available,
+            Stage::Failed { why: why() },
+            Stage::Retrying { attempt: 2, most: 5, why: why() },
+            Stage::Progressing,
+            Stage::Pending,
+            Stage::Aborted,
+        ] {
+            let mut said = NodeNetworkConfigurationEnactmentStatus {
+                policy_generation: 2,
+                captured_states: [("card".to_owned(), CapturedState::default())].into(),
+                retry_count: [("2".to_owned(), 5)].into(),
+                ..Default::default()
+            };
+            enactment::set(&mut said.conditions, &stage, "n", "p", Timestamp::UNIX_EPOCH);
+            let status = status_for(&spec, None, Some(&said));
+            assert_eq!(status.captured_states, said.captured_states, "{stage:?}");
+            assert_eq!((status.policy_generation, &status.policy_uid), (2, &spec.policy_uid), "{stage:?}");
+            let is_done = stage == Stage::Available;
+            assert_eq!(status.conditions.is_true(AVAILABLE), is_done, "{stage:?}");
+            assert_eq!(status.conditions.is_empty(), !is_done, "{stage:?}");
+            assert_eq!(status.retry_count.is_empty(), !is_done, "{stage:?}");
+        }
+    }
 }

@@ -47,14 +47,18 @@ fn stage(status: &NodeNetworkConfigurationEnactmentStatus) -> Stage {
     Stage::Open
 }
 
-/// A status of kubernetes-nmstate names no UID. It counts until the node has said something itself, so that nothing
-/// changes in what a policy says when it is taken over.
-fn speaks_of(
+/// Whether a status is about an order.
+///
+/// One of kubernetes-nmstate names no UID. If it says that the node is done, that counts, so that nothing changes in what
+/// a policy says when it is taken over. Whatever else it says is over: the node begins anew, and has not failed, been
+/// stopped or been told to wait by anybody who is still there.
+pub fn speaks_of(
     status: &NodeNetworkConfigurationEnactmentStatus,
     order: &NodeNetworkConfigurationEnactmentSpec,
 ) -> bool {
+    let is_taken_over = status.policy_uid.is_none() && status.conditions.is_true(AVAILABLE);
     status.policy_generation == order.policy_generation
-        && (status.policy_uid.is_none() || status.policy_uid == order.policy_uid)
+        && (status.policy_uid == order.policy_uid || is_taken_over)
 }
 
 /// Whether two orders differ in nothing but whom they come from and whether they are permitted.
@@ -179,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn what_kubernetes_nmstate_has_not_achieved_is_no_failure_of_an_order() {
+        for said in [failed(), retrying(), Told::Aborted, Told::Progressing, Told::Pending] {
+            let order = order("u", 3, Permit::Apply);
+            let facts = enactment_facts(Some(&order), &told(None, 3, &said), &wanted());
+            assert_eq!(facts.stage, Stage::Open, "{said:?}");
+            assert!(!facts.order.unwrap().is_finished, "{said:?}");
+        }
+    }
+
+    #[test]
     fn an_older_order_is_finished_by_a_failure_and_not_by_a_retry() {
         for (said, is_finished) in [(failed(), true), (retrying(), false), (Told::Progressing, false)] {
             let facts =
@@ -207,9 +221,9 @@ mod tests {
         for (uid, generation, said, expected) in [
             (None, 3, Told::Available, DONE),
             (None, 2, Told::Available, Stage::Open),
-            (None, 3, failed(), Stage::Failed),
+            (None, 3, failed(), Stage::Open),
             (None, 3, retrying(), Stage::Open),
-            (None, 3, Told::Aborted, Stage::Aborted),
+            (None, 3, Told::Aborted, Stage::Open),
             (Some("u"), 3, Told::Available, DONE),
             (Some("old"), 3, Told::Available, Stage::Open),
         ] {
@@ -230,6 +244,7 @@ mod tests {
         ] {
             let status = NodeNetworkConfigurationEnactmentStatus {
                 policy_generation: 3,
+                policy_uid: Some("u".to_owned()),
                 conditions: conditions.into(),
                 ..Default::default()
             };
