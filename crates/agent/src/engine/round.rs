@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, io, time::Duration};
 use knmstate_api::enactment::{ProbeResult, Timings};
 use knmstate_core::{document::Document, join::join, needs, progress::Setback};
 use knmstate_host::{Host, HostError, NetworkState};
+use tokio::time::Instant;
 
 use super::{
-    Achieved, Engine,
+    Achieved, Engine, milliseconds,
     prepare::{Prepared, prepare},
     transaction::{End, Failure, Transaction},
 };
@@ -65,6 +66,7 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 
     async fn carry_out(&mut self, orders: Vec<Prepared>) -> io::Result<Carried> {
+        let orders = self.without_what_is_met(orders).await?;
         if orders.len() > 1
             && let Some(carried) = self.carry_out_together(&orders).await?
         {
@@ -114,10 +116,34 @@ impl<H: Host, S: Store> Engine<H, S> {
         (prepared, refused)
     }
 
+    /// What is as ordered is not touched because something else is not. Orders that contradict each other are left as
+    /// they are: the one that is met would change with every start.
+    async fn without_what_is_met(&mut self, orders: Vec<Prepared>) -> io::Result<Vec<Prepared>> {
+        let Some(whole) = joined(&orders).filter(|_| orders.len() > 1) else { return Ok(orders) };
+        let begun = Instant::now();
+        // One look is enough when all is well, as it is after most starts.
+        let all_met = self.is_met(&whole).await;
+        let mut left = Vec::new();
+        for order in orders {
+            if all_met || self.is_met(&order.desired).await {
+                let prepare_milliseconds = Some(milliseconds(begun.elapsed()));
+                let timings = Timings { prepare_milliseconds, ..Timings::default() };
+                self.succeeded(&order, Achieved::Already, &timings, Vec::new())?;
+            } else {
+                left.push(order);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Why it cannot be told is found out when it is to be changed.
+    async fn is_met(&self, desired: &NetworkState) -> bool {
+        self.host.plan(desired).await.is_ok_and(|plan| plan.is_empty())
+    }
+
     /// Several orders as one change. `None` when they have to be tried one by one, so that blame falls on the right one.
     async fn carry_out_together(&mut self, orders: &[Prepared]) -> io::Result<Option<Carried>> {
-        let Ok(whole) = join(orders.iter().map(|order| order.desired.sections())) else { return Ok(None) };
-        let Ok(whole) = NetworkState::parse(serde_json::Value::Object(whole)) else { return Ok(None) };
+        let Some(whole) = joined(orders) else { return Ok(None) };
         let members: Vec<&Prepared> = orders.iter().collect();
         match self.transaction(&members, whole).carry_out().await {
             End::Stopped => Ok(Some(Carried::Unchanged)),
@@ -181,6 +207,12 @@ impl<H: Host, S: Store> Engine<H, S> {
         let failures = self.progress.failures(policy);
         self.enactments.failed(policy, &stage, failures, failure, timings)
     }
+}
+
+/// Several orders as one document; `None` if they contradict each other.
+fn joined(orders: &[Prepared]) -> Option<NetworkState> {
+    let whole = join(orders.iter().map(|order| order.desired.sections())).ok()?;
+    NetworkState::parse(serde_json::Value::Object(whole)).ok()
 }
 
 fn in_order(orders: Vec<Prepared>) -> Vec<Prepared> {

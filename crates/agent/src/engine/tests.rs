@@ -231,6 +231,21 @@ async fn several_orders_are_one_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_as_ordered_has_no_part_in_the_change_of_others() {
+    let trial = Trial::new();
+    let orders = || [mtu("a", "eth1", 1400), mtu("b", "eth2", 1400)];
+    trial.run_once(orders()).await;
+    let said = trial.last("a");
+    let outcomes = trial.run_once(orders().into_iter().chain([mtu("c", "eth0", 1400)])).await;
+    assert_eq!(results(&outcomes), [("a", "already"), ("b", "already"), ("c", "changed")]);
+    assert_eq!(trial.last("a"), said);
+    assert_eq!(trial.machine.checkpoints_made(), 2);
+    let outcomes = trial.run_once(orders()).await;
+    assert_eq!(results(&outcomes), [("a", "already"), ("b", "already")]);
+    assert_eq!(trial.machine.checkpoints_made(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn together_they_fail_and_blame_falls_on_the_right_one() {
     let trial = Trial::new();
     let gateway = json!([{ "name": "way-out", "policy": "Required", "builtIn": "DefaultGateway" }]);
