@@ -149,7 +149,7 @@ impl Leader<'_> {
                 // A moment later rather than a moment too soon.
                 self.timers.insert(origin.clone(), instant + wait + Duration::from_millis(10));
             }
-            put_in_queue(&mut self.queue, &mut world, &origin, plan);
+            put_in_queue(&mut self.queue, &mut world, &origin, plan, now);
         }
         for happening in self.world.take_happenings() {
             self.measures.result(happening.what.result());
@@ -213,16 +213,12 @@ impl Leader<'_> {
                 }
                 world.reconsider(Origin::of(&policy, &node));
             }
-            (Write::Status { policy, status, .. }, Written::Status(Some(version))) => {
-                if let Some(known) = world.policies.get(&policy) {
-                    let now = (self.options.now)();
-                    let event = events::of_success(&policy, &known.uid, &known.status, &status, now);
-                    if let Some(event) = event {
-                        self.queue.put(Write::Event(Box::new(event)));
-                    }
-                    if let Some(took) = rollout_took(&known.status, &status, now) {
-                        self.measures.rollout_ended(took);
-                    }
+            (Write::Status { policy, status, then, rollout_took, .. }, Written::Status(Some(version))) => {
+                if let Some(took) = rollout_took {
+                    self.measures.rollout_ended(took);
+                }
+                if let Some(event) = then {
+                    self.queue.put(Write::Event(event));
                 }
                 world.status_written(&policy, *status, version);
                 world.reconsider(Origin::Policy(policy));
@@ -249,7 +245,7 @@ fn rollout_took(
     Duration::try_from(now.duration_since(since.0)).ok()
 }
 
-fn put_in_queue(queue: &mut Queue, world: &mut World, origin: &Origin, plan: Plan) {
+fn put_in_queue(queue: &mut Queue, world: &mut World, origin: &Origin, plan: Plan, now: Timestamp) {
     let policy = origin.label();
     queue.drop_removals(policy, |node| {
         Origin::of(policy, node) == *origin && !plan.removals.contains_key(node)
@@ -270,7 +266,11 @@ fn put_in_queue(queue: &mut Queue, world: &mut World, origin: &Origin, plan: Pla
     match (plan.status, world.policies.get(name)) {
         (Some(status), Some(known)) => {
             let patch = exact_merge(&known.status, &status);
-            queue.put(Write::Status { policy: name.clone(), status: Box::new(status), patch });
+            // Known now: the watch may show the new status before the write is answered.
+            let then = events::of_success(name, &known.uid, &known.status, &status, now).map(Box::new);
+            let rollout_took = rollout_took(&known.status, &status, now);
+            let (policy, status) = (name.clone(), Box::new(status));
+            queue.put(Write::Status { policy, status, patch, then, rollout_took });
         }
         _ => queue.drop_about(&About::Policy(name.clone())),
     }

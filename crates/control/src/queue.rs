@@ -191,7 +191,7 @@ mod tests {
 
     fn status() -> Write {
         let status = Box::new(NodeNetworkConfigurationPolicyStatus::default());
-        Write::Status { policy: "p".to_owned(), status, patch: json!({}) }
+        Write::Status { policy: "p".to_owned(), status, patch: json!({}), then: None, rollout_took: None }
     }
 
     fn removal(node: &str) -> Write {

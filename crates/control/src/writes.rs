@@ -40,6 +40,10 @@ pub enum Write {
         /// What makes the status at the server this one. A merge patch, so that counters which others have left there
         /// go away in the same write.
         patch: Value,
+        /// What is told once it is written.
+        then: Option<Box<Event>>,
+        /// How long its rollout took, if that is over with it.
+        rollout_took: Option<Duration>,
     },
     Event(Box<Event>),
 }
