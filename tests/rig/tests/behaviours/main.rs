@@ -4,6 +4,7 @@ mod admission_rules;
 mod admission_webhook;
 mod api_server;
 mod controller_doors;
+mod cluster;
 mod crds;
 mod examples;
 mod handler;

@@ -1,0 +1,172 @@
+//! The product as its users meet it: controllers and handlers as processes with their own tokens, a real API server, real
+//! NetworkManagers, and kubectl.
+
+mod adoption;
+mod node_states;
+mod policies;
+mod recording;
+mod unfit;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationPolicy as Policy,
+    NodeNetworkState,
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use rig::{
+    ApiServer, Lab, NmNode, Settings, binaries,
+    controller::ControllerSetup,
+    handler::{Handler, HandlerSetup},
+    nm_node::NmNodeBuilder,
+    wait,
+};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_mins(1);
+const AVAILABLE: [&str; 3] = ["Available", "SuccessfullyConfigured", "3/3 nodes successfully configured"];
+
+/// Nodes and an API server that knows the kinds, and nothing of the product besides.
+struct Cluster {
+    nodes: Vec<NmNode>,
+    api: ApiServer,
+    policies: Api<Policy>,
+    enactments: Api<Enactment>,
+    states: Api<NodeNetworkState>,
+    lab: Lab,
+}
+
+impl Cluster {
+    /// The nodes are called `node1`, `node2` and so on; `describe` says more about each, by its number.
+    async fn new(count: usize, describe: impl Fn(usize, NmNodeBuilder) -> NmNodeBuilder) -> Result<Self> {
+        let lab = Lab::new().await?;
+        lab.dns().on().await?;
+        lab.dhcp().on().await?;
+        let nodes = (1..=count).map(|number| describe(number, lab.nm_node(&format!("node{number}"))).start());
+        let (api, nodes) = tokio::try_join!(
+            async {
+                let api = lab.api_server().start().await?;
+                api.install_crds().await?;
+                Ok(api)
+            },
+            try_join_all(nodes),
+        )?;
+        for node in &nodes {
+            // Nobody answers to IPv6 here; whoever waits for that is never at rest.
+            let quiet = ["nmcli", "connection", "modify", "eth0", "ipv6.method", "link-local"];
+            node.exec(quiet).await?.success()?;
+            node.come_to_rest().await?;
+            api.add_ready_node(node.name()).await?;
+        }
+        let (policies, enactments, states) =
+            (Api::all(api.client()), Api::all(api.client()), Api::all(api.client()));
+        Ok(Self { nodes, api, policies, enactments, states, lab })
+    }
+
+    /// Installs the product, without starting any of it.
+    async fn install(&self, settings: &Settings) -> Result<Installed> {
+        let program = binaries::knmstate().await?;
+        self.api.apply_product(settings).await?;
+        let controllers = ControllerSetup::new(&self.lab, &self.api, program.clone()).await?;
+        let mut handlers = Vec::new();
+        for node in &self.nodes {
+            let setup = HandlerSetup::new(&self.lab, &self.api, node.name(), program.clone()).await?;
+            handlers.push(setup.env("NNCP_MAX_RETRIES", "2"));
+        }
+        Ok(Installed { controllers, handlers })
+    }
+
+    /// Starts the handlers of all nodes.
+    async fn handlers(&self, installed: &Installed) -> Result<Vec<Handler>> {
+        let pairs = self.nodes.iter().zip(&installed.handlers);
+        let mut handlers = pairs.map(|(node, setup)| setup.start(node)).collect::<Result<Vec<_>>>()?;
+        for handler in &mut handlers {
+            handler.until_ready().await?;
+        }
+        Ok(handlers)
+    }
+
+    async fn apply(&self, object: &Value) -> Result<()> {
+        self.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
+        Ok(())
+    }
+
+    /// Waits until a policy says this: type, reason and message of the condition that is true.
+    async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
+        let reached = wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
+            let policy = self.policies.get(policy).await?;
+            let condition = policy.status.conditions.first_true().context("it says nothing yet")?;
+            let says = [&condition.type_, &condition.reason, &condition.message].map(|said| &**said);
+            ensure!(says == expected, "{says:?}");
+            Ok(())
+        })
+        .await;
+        if reached.is_err() {
+            println!("{}", self.api.kubectl(["get", "nncp,nnce,events", "-A", "-o", "wide"]).await?.stdout());
+            for one in &self.enactments.list(&ListParams::default()).await? {
+                println!("{}: {}", one.name_any(), serde_json::to_string(&one.status.conditions)?);
+            }
+        }
+        reached
+    }
+
+    /// Type, reason and message of the condition that is true, of each enactment of a policy.
+    async fn enactments_of(&self, policy: &str) -> Result<BTreeMap<String, [String; 3]>> {
+        let selected = ListParams::default().labels(&format!("nmstate.io/policy={policy}"));
+        let said = |one: &Enactment| {
+            let condition = one.status.conditions.first_true().cloned().unwrap_or_default();
+            (one.name_any(), [condition.type_, condition.reason, condition.message])
+        };
+        Ok(self.enactments.list(&selected).await?.iter().map(said).collect())
+    }
+
+    /// Events of a policy: type, reason, who says it, and what.
+    async fn events_of(&self, policy: &str) -> Result<Vec<[String; 4]>> {
+        let selector = format!("--field-selector=involvedObject.name={policy}");
+        let list =
+            self.api.kubectl(["get", "events", "-n", "default", &selector, "-o", "json"]).await?.json()?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = list["items"].as_array().into_iter().flatten();
+        let mut events: Vec<_> = events
+            .map(|event| {
+                [&event["type"], &event["reason"], &event["source"]["component"], &event["message"]].map(text)
+            })
+            .collect();
+        events.sort();
+        Ok(events)
+    }
+}
+
+/// How to start what was installed.
+struct Installed {
+    controllers: ControllerSetup,
+    /// In the order of the nodes.
+    handlers: Vec<HandlerSetup>,
+}
+
+fn policy(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "nmstate.io/v1",
+        "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    })
+}
+
+/// A card with this MTU.
+fn card(name: &str, mtu: u32) -> Value {
+    json!({"interfaces": [{"name": name, "type": "ethernet", "state": "up", "mtu": mtu}]})
+}
+
+/// The MTU of an interface, as the kernel has it.
+async fn mtu(node: &NmNode, interface: &str) -> Result<Value> {
+    Ok(node.exec(["ip", "-j", "link", "show", interface]).await?.json()?[0]["mtu"].clone())
+}
+
+/// The lines of a table of kubectl, in its columns.
+fn table(text: &str) -> Vec<Vec<&str>> {
+    let columns = |line| str::split(line, "   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    text.lines().map(columns).collect()
+}

@@ -1,0 +1,47 @@
+//! Every version of the objects of a kind, as a watch shows them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use futures::{StreamExt as _, pin_mut};
+use kube::{
+    Api, Resource,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use serde::de::DeserializeOwned;
+use tokio::task::AbortHandle;
+
+/// What was seen since the recording began; it ends when dropped.
+pub(super) struct Recording<K> {
+    seen: Arc<Mutex<Vec<K>>>,
+    task: AbortHandle,
+}
+
+impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> Recording<K> {
+    pub(super) async fn start(api: &Api<K>) -> Result<Self> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heard = seen.clone();
+        let version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+        let stream = api.watch(&WatchParams::default().timeout(290), &version).await?.boxed();
+        let task = tokio::spawn(async move {
+            pin_mut!(stream);
+            while let Some(Ok(
+                WatchEvent::Added(now) | WatchEvent::Modified(now) | WatchEvent::Deleted(now),
+            )) = stream.next().await
+            {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).push(now);
+            }
+        });
+        Ok(Self { seen, task: task.abort_handle() })
+    }
+
+    pub(super) fn seen(&self) -> Vec<K> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<K> Drop for Recording<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
