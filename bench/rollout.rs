@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// As long as this without a change, nothing follows any more.
 const QUIET: Duration = Duration::from_secs(8);
 /// As long as this, and every watch has been renewed.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 #[tokio::main]
 async fn main() -> Result<()> {
