@@ -48,7 +48,7 @@ fn only_what_changes_something_is_decided_about_anew() {
 #[test]
 fn a_handler_is_missed_only_after_a_while() {
     let mut world = known();
-    assert_eq!(world.handler("n", NOW), Handler::Gone { since: None });
+    assert_eq!(world.handler("n", NOW), Handler::Gone { since: Some(NOW) });
     world.see_handlers(changed(pod("p", "n")), NOW);
     assert_eq!(world.handler("n", NOW), Handler::Runs);
     world.see_handlers(gone(pod("p", "n")), NOW);

@@ -3,8 +3,8 @@
 mod admission_rules;
 mod admission_webhook;
 mod api_server;
-mod controller_doors;
 mod cluster;
+mod controller_doors;
 mod crds;
 mod examples;
 mod handler;

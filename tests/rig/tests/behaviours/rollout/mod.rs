@@ -112,14 +112,6 @@ impl Cluster {
         }
         println!("{}", self.controllers.logs(20));
     }
-
-    /// What each node says of a policy.
-    async fn stages(&self) -> Result<BTreeMap<String, String>> {
-        let all = self.enactments.list(&ListParams::default()).await?;
-        let stage =
-            |one: &Enactment| one.status.conditions.first_true().map(|condition| condition.type_.clone());
-        Ok(all.iter().map(|one| (one.name_any(), stage(one).unwrap_or_default())).collect())
-    }
 }
 
 /// A bond with a VLAN on top.

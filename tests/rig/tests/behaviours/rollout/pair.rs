@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use knmstate_control::controller::LEASE;
 use knmstate_operator::Settings;
 use kube::Api;
 use nix::sys::signal::Signal;
@@ -55,7 +54,7 @@ impl Pair {
 
     async fn leader_other_than(&self, former: Option<&Life>, limit: Duration) -> Result<Life> {
         wait::until(limit, "a controller to lead", async || {
-            let lease = self.leases.get(LEASE).await?;
+            let lease = self.leases.get(&Settings::default().leader_lease()).await?;
             let holder = lease.spec.and_then(|spec| spec.holder_identity);
             let life = Life(holder.filter(|holder| !holder.is_empty()).context("nobody")?);
             ensure!(Some(&life) != former, "still {life:?}");
