@@ -13,7 +13,7 @@ mod recording;
 mod server_faults;
 mod traffic;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
