@@ -149,9 +149,13 @@ impl Member {
         Ok(())
     }
 
-    /// Ends the handler at once, wherever it is; its machine goes on.
-    pub fn kill(&mut self) {
-        self.running = None;
+    /// Ends the handler at once, wherever it is; its machine goes on. When this returns nothing of it is left that could
+    /// get in the way of its next life.
+    pub async fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.task.abort();
+            let _ = (&mut running.task).await;
+        }
     }
 
     async fn stop(&mut self) {

@@ -59,7 +59,7 @@ fn victim(course: &Course, chance: &mut Chance) -> String {
 
 async fn kill(course: &mut Course, node: &str, pause: Duration) -> Result<()> {
     let member = course.cluster.fleet.members.get_mut(node).context("no such node")?;
-    member.kill();
+    member.kill().await;
     sleep(pause).await;
     member.start().await
 }

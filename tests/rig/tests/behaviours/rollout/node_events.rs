@@ -76,7 +76,7 @@ async fn gone_with_its_slot(cluster: &mut Cluster, recorder: &Recorder) -> Resul
 async fn labels_change(cluster: &Cluster, recorder: &Recorder) -> Result<()> {
     let [first, stays, leaves, comes] = nodes([3, 4, 5, 6]);
     join(cluster, "labels", &[first.clone(), stays.clone(), leaves.clone()]).await?;
-    take(cluster, &first, Duration::from_secs(5))?;
+    take(cluster, &first, Duration::from_secs(8))?;
     cluster.apply("labels", &one_by_one("labels")).await?;
     until_at_work(recorder, "labels", &first).await?;
     cluster.label(&leaves, GROUP, None).await?;
@@ -104,7 +104,7 @@ async fn labels_change(cluster: &Cluster, recorder: &Recorder) -> Result<()> {
 async fn unwell(cluster: &mut Cluster, recorder: &Recorder) -> Result<()> {
     let [first, unready, bereft, well] = nodes([7, 8, 9, 10]);
     join(cluster, "unwell", &[first.clone(), unready.clone(), bereft.clone(), well.clone()]).await?;
-    take(cluster, &first, Duration::from_secs(3))?;
+    take(cluster, &first, Duration::from_secs(8))?;
     cluster.apply("unwell", &one_by_one("unwell")).await?;
     until_at_work(recorder, "unwell", &first).await?;
     cluster.api.set_node_ready(&unready, false).await?;
@@ -112,7 +112,7 @@ async fn unwell(cluster: &mut Cluster, recorder: &Recorder) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.api.client(), &namespace);
     let pod = format!("{}-{bereft}", Settings::default().handler_account());
     pods.delete(&pod, &DeleteParams::default().grace_period(0)).await?;
-    cluster.fleet.members.get_mut(&bereft).context("no such node")?.kill();
+    cluster.fleet.members.get_mut(&bereft).context("no such node")?.kill().await;
     ensure!(!is_done_on(recorder, "unwell", &first), "the rollout is over before its nodes have changed");
     until_done(recorder, "unwell", &[first.clone(), well.clone()]).await?;
     // It has had its turn by now, or will have it, and keeps nothing that its own probe of readiness refuses.

@@ -4,11 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use knmstate_api::names::ALLOW_UPDATE_IN_PROGRESS_ANNOTATION;
+use knmstate_host::{
+    Operation,
+    simulated::{Fault, Strikes},
+};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use rig::wait;
+use rig::{fleet::Member, wait};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -19,14 +23,14 @@ use super::{
 
 const NODES: usize = 8;
 const AT_ONCE: usize = 2;
+const APPLY: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_mins(1);
 /// How soon the enactments of a policy that is gone are gone, too.
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_can_change_and_go_at_any_time() -> Result<()> {
-    let conditions =
-        Conditions { nodes: NODES, at_once: AT_ONCE, apply: Duration::from_millis(1500), lease: None };
+    let conditions = Conditions { nodes: NODES, at_once: AT_ONCE, apply: APPLY, lease: None };
     let mut course = Course::new(conditions).await?;
     let controller = course.cluster.controllers.start("a")?;
     changed_in_the_middle(&mut course)
@@ -47,6 +51,9 @@ async fn a_policy_can_change_and_go_at_any_time() -> Result<()> {
 
 /// Nodes that still wait never hear of the generation before.
 async fn changed_in_the_middle(course: &mut Course) -> Result<()> {
+    for member in course.cluster.fleet.members.values() {
+        take(member, Duration::from_secs(8));
+    }
     course.next_generation().await?;
     until_at_work(course).await?;
     let change =
@@ -58,6 +65,9 @@ async fn changed_in_the_middle(course: &mut Course) -> Result<()> {
     let allowed = json!({ALLOW_UPDATE_IN_PROGRESS_ANNOTATION: "true"});
     policies.patch(POLICY, &PatchParams::default(), &change(allowed)).await?;
     course.generation = 2;
+    for member in course.cluster.fleet.members.values() {
+        take(member, APPLY);
+    }
     course.until_over(LIMIT).await?;
 
     let recording = course.recorder.caught_up().await?;
@@ -77,6 +87,12 @@ async fn changed_in_the_middle(course: &mut Course) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The node takes so long for a change that it begins from now on.
+fn take(member: &Member, time: Duration) {
+    member.machine.clear_faults();
+    member.machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(time));
 }
 
 async fn removed_in_the_middle(course: &mut Course) -> Result<()> {
