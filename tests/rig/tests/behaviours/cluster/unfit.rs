@@ -21,7 +21,11 @@ async fn an_unfit_node_stops_the_rollout_and_a_better_policy_starts_it_again() -
     waiting_nodes_abort(&cluster).await?;
     with_a_slot_left_the_others_go_on(&cluster).await?;
     a_better_policy_recovers(&cluster).await?;
-    an_edit_in_progress_has_to_be_insisted_on(&cluster).await
+    an_edit_in_progress_has_to_be_insisted_on(&cluster).await?;
+
+    let events = cluster.events_of("jumbo").await?;
+    assert_eq!(events.iter().filter(|event| event[0] == "Normal").count(), 1, "told once: {events:#?}");
+    Ok(())
 }
 
 async fn waiting_nodes_abort(cluster: &Cluster) -> Result<()> {
