@@ -122,6 +122,8 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
     let (made_path, ca) =
         (format!("{ENACTMENTS}/worker1.made"), "/api/v1/namespaces/nmstate/secrets/nmstate-ca");
     let lease = "/apis/coordination.k8s.io/v1/namespaces/nmstate/leases/nmstate-controller";
+    let mut held = read(admin, lease).await?;
+    held["spec"] = json!({"holderIdentity": "me"});
     let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
         "involvedObject": {"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy", "name": "p"}});
@@ -136,7 +138,10 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
         Request::read("/apis/nmstate.io/v1/nmstates"),
         Request::watch("/api/v1/nodes"),
         Request::watch("/api/v1/namespaces/nmstate/pods"),
-        Request::merge(lease, json!({"spec": {"holderIdentity": "me"}})),
+        Request::watch(
+            "/apis/coordination.k8s.io/v1/namespaces/nmstate/leases?fieldSelector=metadata.name%3Dnmstate-controller",
+        ),
+        Request::update(lease, held),
         Request::watch("/api/v1/namespaces/nmstate/secrets?fieldSelector=metadata.name%3Dnmstate-ca"),
         Request::merge(ca, json!({"stringData": {"ca.crt": "x"}})),
         Request::read(&format!("{webhooks}?fieldSelector=metadata.name%3Dnmstate")),
