@@ -44,10 +44,17 @@ async fn an_order_becomes_available_with_three_writes() -> Result<()> {
     ensure!(status["timings"]["startTime"].is_string() && status["timings"]["completionTime"].is_string());
 
     let writes = trial.quiet().await? - before;
-    let said: Vec<String> = recording.statuses().iter().map(shown).collect();
-    assert_eq!(said, ["", "Progressing ConfigurationProgressing", "Available SuccessfullyConfigured"]);
+    assert_eq!(said_in(&recording), ["", "Available SuccessfullyConfigured"]);
     ensure!(writes <= 3, "{writes} writes: two of the enactment and one of the node state are enough");
     Ok(())
+}
+
+/// What was said of the order. That it is being carried out is said only when that takes long, as on a busy machine.
+fn said_in(recording: &Recording) -> Vec<String> {
+    let mut said: Vec<String> = recording.statuses().iter().map(shown).collect();
+    said.dedup();
+    said.retain(|said| said != "Progressing ConfigurationProgressing");
+    said
 }
 
 #[tokio::test]
@@ -66,14 +73,8 @@ async fn an_order_waits_for_its_turn() -> Result<()> {
     trial.quiet().await?;
     assert_eq!(trial.node.snapshot().await?, before, "it did not wait");
     trial.bridge().await?;
-    let mut said: Vec<String> = recording.statuses().iter().map(shown).collect();
-    said.dedup();
-    let expected = [
-        "",
-        "Pending MaxUnavailableLimitReached",
-        "Progressing ConfigurationProgressing",
-        "Available SuccessfullyConfigured",
-    ];
+    let said = said_in(&recording);
+    let expected = ["", "Pending MaxUnavailableLimitReached", "Available SuccessfullyConfigured"];
     assert_eq!(said, expected);
     Ok(())
 }
