@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-/// Judged by the name of the key, generously: a harmless value hidden costs less than a password shown. The host hides
-/// by the same names what comes from a machine.
+/// Judged by the name of the key, generously: a harmless value hidden costs less than a password shown.
 pub fn is_secret(key: &str, value: &Value) -> bool {
     let key = key.to_ascii_lowercase();
     match key.as_str() {

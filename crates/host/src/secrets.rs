@@ -1,5 +1,6 @@
 //! Values that no log, error or report may show.
 
+pub(crate) use knmstate_core::secrets::is_secret;
 use serde_json::Value;
 
 /// What stands where a secret was; nmstate's own word for it, so that both kinds of host show the same.
@@ -19,17 +20,6 @@ pub(crate) fn hide(value: &mut Value) {
         }
         Value::Array(entries) => entries.iter_mut().for_each(hide),
         _ => {}
-    }
-}
-
-/// Judged by the name of the key, generously: a harmless value hidden in a log costs less than a key shown there.
-pub(crate) fn is_secret(key: &str, value: &Value) -> bool {
-    let key = key.to_ascii_lowercase();
-    match key.as_str() {
-        "psk" | "mka-cak" | "preshared-key" | "secret" => true,
-        // 802.1X names a file here, WireGuard the key itself.
-        "private-key" => value.as_str().is_none_or(|text| !text.starts_with('/')),
-        key => key.ends_with("password"),
     }
 }
 

@@ -142,7 +142,7 @@ fn the_examples_are_understood() {
     assert_eq!(policies, 4);
 }
 
-/// Each of the two crates knows by itself which keys are secret; here they have to agree.
+/// What is hidden in the state of a node is hidden in a refusal, too.
 #[test]
 fn what_the_host_hides_is_not_shown_in_a_conflict() {
     for key in [
