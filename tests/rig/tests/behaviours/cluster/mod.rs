@@ -2,6 +2,7 @@
 //! NetworkManagers, and kubectl.
 
 mod adoption;
+mod full_kernel;
 mod node_states;
 mod policies;
 mod recording;
