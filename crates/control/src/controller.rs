@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, io, time::Duration};
 
 use axum::Router;
 use jiff::Timestamp;
+use knmstate_client::lease;
 use knmstate_core::lease::Terms;
 use kube::{Client, Config};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
@@ -12,7 +13,7 @@ use crate::{
     admission::{self, Questions},
     catalogue,
     certificates::{self, Serving, Source, authority::Names, keeper},
-    leader, lease,
+    leader,
     measures::Measures,
     metrics,
     sources::LiveWorld,

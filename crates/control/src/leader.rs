@@ -7,6 +7,7 @@ use knmstate_api::{NodeNetworkConfigurationPolicyStatus, reasons::policy::PROGRE
 use knmstate_client::{
     apply::exact_merge,
     call::{CallError, Trouble},
+    lease::Leadership,
 };
 use kube::Client;
 use tokio::{
@@ -16,7 +17,6 @@ use tokio::{
 
 use crate::{
     events,
-    lease::Leadership,
     measures::Measures,
     plan::{Plan, plan},
     queue::{About, Queue},

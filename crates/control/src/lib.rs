@@ -6,7 +6,7 @@
 //!                 └──────────────────┘
 //! ```
 //!
-//! One of several controllers leads ([`lease`]). It reads everything anew when it takes over ([`sources`]), keeps what
+//! One of several controllers leads ([`knmstate_client::lease`]). It reads everything anew when it takes over ([`sources`]), keeps what
 //! matters of it in a [`world`], and decides from that alone ([`plan`], over the pure rules of `knmstate_core`). What
 //! it has decided counts as done from that moment, whether the server has answered or not ([`leader`]); so
 //! a cache that lags behind cannot make it decide twice.
@@ -24,7 +24,6 @@ pub mod controller;
 pub mod events;
 pub mod judgement;
 pub mod leader;
-pub mod lease;
 pub mod measures;
 pub mod metrics;
 pub mod plan;

@@ -1,4 +1,4 @@
-//! Keeping, taking and giving back the lease of the controllers.
+//! Keeping, taking and giving back the lease by which the replicas of a role agree on one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,17 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use knmstate_client::{
-    call::{CallError, Trouble},
-    watch::{self, Seen as Event, Selection, is_older},
-};
 use knmstate_core::lease::{Seen, Step, Terms, may_write_until, step};
 use kube::{Api, Client, ResourceExt as _, api::PostParams, core::DeserializeGuard};
 use tokio::{
     sync::{mpsc, watch as channel},
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    call::{CallError, Trouble, within},
+    watch::{self, Seen as Event, Selection, is_older},
 };
 
 /// How long to wait after a failure before the next attempt.
@@ -86,7 +87,7 @@ impl Keeper {
         task.spawn(watch::follow(
             api,
             Selection::Name(options.name.clone()),
-            "watch the lease of the controllers",
+            "watch the lease",
             |_| {},
             // When there are more than fit, the newest of those that do is as good a reason to look.
             move |event| {
@@ -94,7 +95,7 @@ impl Keeper {
             },
         ));
         let api = Api::namespaced(client, &options.namespace);
-        let trouble = Trouble::new("renew the lease of the controllers");
+        let trouble = Trouble::new("renew the lease");
         let state = State {
             api,
             options,
@@ -200,7 +201,7 @@ impl State {
             return;
         }
         let Ok(object) = object.0 else {
-            return tracing::warn!("the lease of the controllers cannot be read");
+            return tracing::warn!("the lease cannot be read");
         };
         self.learn(object);
     }
@@ -334,5 +335,5 @@ fn holder(lease: &Lease) -> &str {
 }
 
 async fn limited<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    knmstate_client::call::within(CALL_LIMIT, call).await
+    within(CALL_LIMIT, call).await
 }
