@@ -1,5 +1,6 @@
 //! `knmstate`: one binary, several roles. This file maps what was typed to what is run, and its result to an exit code.
 
+mod address;
 mod cluster;
 mod commands;
 mod logging;
@@ -28,6 +29,8 @@ enum Command {
     Crds(commands::crds::Args),
     Handler(Box<commands::handler::Args>),
     Manifests(commands::manifests::Args),
+    Operator(Box<commands::operator::Args>),
+    Remove(commands::remove::Args),
     Standalone(Box<commands::standalone::Args>),
 }
 
@@ -54,6 +57,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock())?,
         Command::Handler(args) => commands::handler::run(*args)?,
         Command::Manifests(args) => commands::manifests::run(args, &mut io::stdout().lock())?,
+        Command::Operator(args) => commands::operator::run(*args)?,
+        Command::Remove(args) => commands::remove::run(args)?,
         Command::Standalone(args) => return commands::standalone::run(*args, &mut io::stdout().lock()),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,9 @@
 //! When the process is asked to end.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
 /// Waits for SIGTERM or SIGINT.
 pub async fn requested() {
@@ -14,4 +17,15 @@ pub async fn requested() {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+}
+
+/// Becomes true when the process is asked to end.
+pub fn on_request() -> watch::Receiver<bool> {
+    let (stopping, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        requested().await;
+        stopping.send_replace(true);
+        stopping.closed().await;
+    });
+    stop
 }

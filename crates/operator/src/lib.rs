@@ -4,15 +4,29 @@
 //! operator. Pure functions of [`Settings`]; the definitions of the kinds themselves are in `knmstate_api::crds`.
 
 mod admission;
+pub mod catalogue;
+mod config;
+mod disruption;
+pub mod facts;
+pub mod live;
+mod monitor;
 mod namespace;
+mod network_policies;
 mod node_guard;
 mod node_state_rules;
 mod object;
+pub mod operands;
+pub mod platform;
 mod policy_rules;
+mod readers;
 mod rights;
+mod services;
 mod settings;
+pub mod status;
 mod webhooks;
+mod workloads;
 
+pub use config::Config;
 pub use object::Object;
 pub use settings::Settings;
 

@@ -7,12 +7,19 @@ use k8s_openapi::{
             MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
             ValidatingWebhookConfiguration,
         },
-        core::v1::{Namespace, ServiceAccount},
+        apps::v1::{DaemonSet, Deployment},
+        core::v1::{ConfigMap, Namespace, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::catalogue::Kind;
 
 macro_rules! objects {
     ($($kind:ident),* $(,)?) => {
@@ -24,6 +31,8 @@ macro_rules! objects {
                 #[doc = concat!("A ", stringify!($kind), ".")]
                 $kind(Box<$kind>),
             )*
+            /// One of a kind that only some clusters have.
+            Foreign(Box<Foreign>),
         }
 
         $(
@@ -39,6 +48,7 @@ macro_rules! objects {
             pub fn api_version(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => $kind::API_VERSION,)*
+                    Self::Foreign(object) => object.api_version,
                 }
             }
 
@@ -46,12 +56,21 @@ macro_rules! objects {
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => $kind::KIND,)*
+                    Self::Foreign(object) => object.kind,
                 }
             }
 
             fn metadata(&self) -> &ObjectMeta {
                 match self {
                     $(Self::$kind(object) => &object.metadata,)*
+                    Self::Foreign(object) => &object.metadata,
+                }
+            }
+
+            pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
+                match self {
+                    $(Self::$kind(object) => &mut object.metadata,)*
+                    Self::Foreign(object) => &mut object.metadata,
                 }
             }
         }
@@ -61,15 +80,52 @@ macro_rules! objects {
 objects!(
     ClusterRole,
     ClusterRoleBinding,
+    ConfigMap,
+    CustomResourceDefinition,
+    DaemonSet,
+    Deployment,
     MutatingWebhookConfiguration,
     Namespace,
+    NetworkPolicy,
+    PodDisruptionBudget,
     Role,
     RoleBinding,
+    Service,
     ServiceAccount,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 );
+
+/// An object of a kind that the program has no type for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Foreign {
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    pub metadata: ObjectMeta,
+    /// Everything else: usually `spec`.
+    #[serde(flatten)]
+    pub contents: Map<String, Value>,
+}
+
+impl Foreign {
+    /// With a `spec`, as most kinds have it.
+    pub fn new(kind: &Kind, metadata: ObjectMeta, spec: Value) -> Self {
+        Self {
+            api_version: kind.api_version,
+            kind: kind.kind,
+            metadata,
+            contents: Map::from_iter([("spec".to_owned(), spec)]),
+        }
+    }
+}
+
+impl From<Foreign> for Object {
+    fn from(object: Foreign) -> Self {
+        Self::Foreign(Box::new(object))
+    }
+}
 
 impl Object {
     /// What the object is called.

@@ -56,6 +56,21 @@ impl Settings {
         self.named("nmstate")
     }
 
+    /// The DaemonSet of the handlers.
+    pub fn handler_workload(&self) -> String {
+        self.named("nmstate-handler")
+    }
+
+    /// The Deployment of the controller, by the name that users of kubernetes-nmstate wait for.
+    pub fn controller_workload(&self) -> String {
+        self.named("nmstate-webhook")
+    }
+
+    /// The operator: its Deployment, its account, its lease.
+    pub fn operator(&self) -> String {
+        self.named("nmstate-operator")
+    }
+
     /// A name with the prefix, if there is one.
     pub(crate) fn named(&self, name: &str) -> String {
         match &self.prefix {

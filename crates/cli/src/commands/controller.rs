@@ -1,6 +1,6 @@
 //! `knmstate controller`: from policies to the orders of nodes.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use knmstate_control::{
@@ -9,10 +9,9 @@ use knmstate_control::{
 };
 use knmstate_core::lease::Terms;
 use knmstate_operator::Settings;
-use tokio::{net::TcpListener, sync::watch};
 
-use super::{now, on_runtime};
-use crate::{cluster, logging, shutdown};
+use super::{given, now, on_runtime};
+use crate::{address::Address, cluster, logging, shutdown};
 
 /// Decide for the whole cluster which node carries out which policy, and when; and answer the API server's questions
 /// about policies. Several may run: all of them answer, one leads.
@@ -69,44 +68,12 @@ pub struct Args {
     log_format: logging::Format,
 }
 
-/// An address to listen at, as kubernetes-nmstate takes it: `:8443` for all, `0` for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Address(Option<SocketAddr>);
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "0" {
-            return Ok(Self(None));
-        }
-        let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
-        let address = whole.parse().map_err(|_| {
-            format!("{text:?} is no address such as \":8443\" or \"10.0.0.1:8443\", nor \"0\" for none")
-        })?;
-        Ok(Self(Some(address)))
-    }
-}
-
-impl Address {
-    async fn listen(self) -> Result<Option<TcpListener>> {
-        let Some(address) = self.0 else { return Ok(None) };
-        let listener = match TcpListener::bind(address).await {
-            // A machine without IPv6.
-            Err(_) if address.ip().is_unspecified() => TcpListener::bind(("0.0.0.0", address.port())).await,
-            bound => bound,
-        };
-        listener.map(Some).with_context(|| format!("cannot listen at {address}"))
-    }
-}
-
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
     on_runtime(control(args))
 }
 
 async fn control(args: Args) -> Result<()> {
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let Some(namespace) = given(args.namespace).or(given(args.handler_namespace)) else {
         bail!("POD_NAMESPACE is mandatory: the namespace of handlers and controllers");
     };
@@ -123,7 +90,7 @@ async fn control(args: Args) -> Result<()> {
         (None, Some(folder)) => Source::Folder(folder),
         (None, None) => Source::OwnAuthority(settings.certificate_secret()),
     };
-    let stop = on_request();
+    let stop = shutdown::on_request();
     let config = cluster::config(given(args.kubeconfig).map(PathBuf::from).as_deref()).await?;
     let client = controller::client(config).context("cannot make a client of the API server")?;
     let doors = Doors {
@@ -135,35 +102,4 @@ async fn control(args: Args) -> Result<()> {
     let lease = Terms::lasting(Duration::from_secs(args.lease_duration));
     let options = Options { client, namespace, identity, names, lease, now };
     controller::run(options, doors, stop).await.context("cannot serve")
-}
-
-/// Becomes true when the process is asked to end.
-fn on_request() -> watch::Receiver<bool> {
-    let (stopping, stop) = watch::channel(false);
-    tokio::spawn(async move {
-        shutdown::requested().await;
-        stopping.send_replace(true);
-        stopping.closed().await;
-    });
-    stop
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_taken_as_users_write_them() {
-        for (text, expected) in [
-            ("0", Ok(None)),
-            (":8443", Ok(Some("[::]:8443"))),
-            ("127.0.0.1:1", Ok(Some("127.0.0.1:1"))),
-            ("[::1]:1", Ok(Some("[::1]:1"))),
-            ("8443", Err(())),
-            ("", Err(())),
-        ] {
-            let found = text.parse::<Address>().map(|address| address.0).map_err(|_| ());
-            assert_eq!(found, expected.map(|address| address.map(|text| text.parse().unwrap())), "{text}");
-        }
-    }
 }

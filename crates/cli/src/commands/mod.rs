@@ -4,6 +4,8 @@ pub mod controller;
 pub mod crds;
 pub mod handler;
 pub mod manifests;
+pub mod operator;
+pub mod remove;
 pub mod standalone;
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};
@@ -31,6 +33,11 @@ fn make_private_folder(path: &Path) -> Result<()> {
         .mode(0o700)
         .create(path)
         .with_context(|| format!("cannot make the folder {} (--state-dir)", path.display()))
+}
+
+/// A variable that is set to nothing, as manifests do, is not set.
+fn given(value: Option<String>) -> Option<String> {
+    value.filter(|value| !value.is_empty())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the binary, where time comes in")]

@@ -2,10 +2,8 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use super::{CORE, Holder, NMSTATE, allow, allow_named};
+use super::{CORE, Holder, NMSTATE, READ, allow, allow_named};
 use crate::{Object, Settings};
-
-const READ: [&str; 3] = ["get", "list", "watch"];
 
 pub fn controller(settings: &Settings) -> Vec<Object> {
     let holder = Holder { settings, account: "nmstate-controller" };

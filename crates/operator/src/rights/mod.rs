@@ -68,11 +68,12 @@ impl Holder<'_> {
     }
 }
 
-const NMSTATE: &str = knmstate_api::names::GROUP;
-const CORE: &str = "";
+pub const NMSTATE: &str = knmstate_api::names::GROUP;
+pub const CORE: &str = "";
+pub const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Lets these verbs be used on these resources of a group.
-fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+pub fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(owned(resources)),

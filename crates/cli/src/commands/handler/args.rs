@@ -7,7 +7,7 @@ use knmstate_agent::probes::DNS_HOST;
 use knmstate_api::names::relationship;
 use knmstate_core::progress::Retries;
 
-use crate::logging;
+use crate::{commands::given, logging};
 
 /// Look after the network of this node: report it, and carry out its orders.
 #[derive(clap::Args, Clone, Debug)]
@@ -168,11 +168,6 @@ impl ZapArgs {
             tracing::warn!("no longer used: {}; see --v and --log-format", given.join(", "));
         }
     }
-}
-
-/// A variable that is set to nothing, as manifests do, is not set.
-fn given(value: Option<String>) -> Option<String> {
-    value.filter(|value| !value.is_empty())
 }
 
 fn seconds(name: &str, value: Option<String>, default: u32) -> Duration {

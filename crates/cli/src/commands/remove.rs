@@ -1,0 +1,53 @@
+//! `knmstate remove`: everything that an operator has made, gone.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use knmstate_operator::live::removal::{remove_nmstates, remove_operands, remove_operator};
+use tokio::time::timeout;
+
+use super::{on_runtime, operator::Place};
+use crate::logging;
+
+/// Remove knmstate from a cluster: the operator, every NMState, and everything that the operator has made, in this
+/// order. The networks of the nodes stay as they are, and so do policies and the definitions of the kinds.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// How long to wait until everything is gone, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    timeout: u64,
+
+    /// How the log looks.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    log_format: logging::Format,
+}
+
+pub fn run(args: Args) -> Result<()> {
+    logging::start(args.log_format, logging::Verbosity::default(), &[]).context("cannot set up logging")?;
+    on_runtime(remove(args))
+}
+
+async fn remove(args: Args) -> Result<()> {
+    let config = args.place.config();
+    let client = args.place.client().await?;
+    let work = async {
+        remove_operator(&client, &config).await.context("cannot remove the operator")?;
+        remove_nmstates(&client).await.context("cannot remove NMStates")?;
+        let count =
+            remove_operands(&client, &config).await.context("cannot remove what the operator made")?;
+        tracing::info!(
+            "removed {count} objects; policies, node states and their definitions are still there"
+        );
+        anyhow::Ok(())
+    };
+    match timeout(Duration::from_secs(args.timeout), work).await {
+        Ok(done) => done,
+        Err(_) => bail!(
+            "not everything was gone after {} s; what is left goes when this command is run again",
+            args.timeout
+        ),
+    }
+}

@@ -1,0 +1,104 @@
+//! The kinds of objects that the operator makes, in the order in which they are made; they are removed in the opposite
+//! one, but for workloads, which end before anything that they stand on.
+
+/// A kind, and how it is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// Such as `apps/v1`.
+    pub api_version: &'static str,
+    /// Such as `DaemonSet`.
+    pub kind: &'static str,
+    /// Such as `daemonsets`.
+    pub plural: &'static str,
+    /// Whether its objects are in a namespace.
+    pub namespaced: bool,
+    /// Whether every cluster has it.
+    pub everywhere: bool,
+}
+
+impl Kind {
+    /// The group, which is empty for the core.
+    pub fn group(&self) -> &'static str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version, such as `v1`.
+    pub fn version(&self) -> &'static str {
+        self.api_version.split_once('/').map_or(self.api_version, |(_, version)| version)
+    }
+}
+
+const fn of_cluster(api_version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version, kind, plural, namespaced: false, everywhere: true }
+}
+
+const fn of_namespace(api_version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version, kind, plural, namespaced: true, everywhere: true }
+}
+
+const fn of_some(api_version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version, kind, plural, namespaced: true, everywhere: false }
+}
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const MONITORING: &str = "monitoring.coreos.com/v1";
+
+/// What Prometheus' operator is told to read.
+pub const SERVICE_MONITOR: Kind = of_some(MONITORING, "ServiceMonitor", "servicemonitors");
+/// What it is told to warn about.
+pub const PROMETHEUS_RULE: Kind = of_some(MONITORING, "PrometheusRule", "prometheusrules");
+
+/// The workload of the controller.
+pub const DEPLOYMENT: Kind = of_namespace("apps/v1", "Deployment", "deployments");
+/// The workload of the handlers.
+pub const DAEMON_SET: Kind = of_namespace("apps/v1", "DaemonSet", "daemonsets");
+/// Where everything else is.
+pub const NAMESPACE: Kind = of_cluster("v1", "Namespace", "namespaces");
+/// The definitions of our own kinds.
+pub const DEFINITION: Kind =
+    of_cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
+
+/// What controllers make for themselves, and is removed with them.
+pub const SECRET: Kind = of_namespace("v1", "Secret", "secrets");
+/// The same.
+pub const LEASE: Kind = of_namespace("coordination.k8s.io/v1", "Lease", "leases");
+
+/// Every kind that is made.
+pub const KINDS: [Kind; 19] = [
+    DEFINITION,
+    NAMESPACE,
+    of_cluster(ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    of_cluster(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    of_namespace("v1", "ServiceAccount", "serviceaccounts"),
+    of_cluster(RBAC, "ClusterRole", "clusterroles"),
+    of_cluster(RBAC, "ClusterRoleBinding", "clusterrolebindings"),
+    of_namespace(RBAC, "Role", "roles"),
+    of_namespace(RBAC, "RoleBinding", "rolebindings"),
+    of_namespace("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    of_namespace("v1", "ConfigMap", "configmaps"),
+    of_namespace("v1", "Service", "services"),
+    of_namespace("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    SERVICE_MONITOR,
+    PROMETHEUS_RULE,
+    of_cluster(ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    of_cluster(ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    DEPLOYMENT,
+    DAEMON_SET,
+];
+
+/// The kind of an object.
+pub fn kind_of(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|known| known.api_version == api_version && known.kind == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_versions_are_told_apart() {
+        assert_eq!((NAMESPACE.group(), NAMESPACE.version()), ("", "v1"));
+        assert_eq!((DAEMON_SET.group(), DAEMON_SET.version()), ("apps", "v1"));
+    }
+}
