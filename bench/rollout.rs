@@ -11,8 +11,8 @@ use knmstate_api::NodeNetworkConfigurationPolicy as Policy;
 use kube::Api;
 use rig::{
     Lab, Settings, binaries,
-    controller::ControllerSetup,
     fleet::{Fleet, Making},
+    role::RoleSetup,
     wait,
 };
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn main() -> Result<()> {
     api.admit_product(&Settings::default()).await?;
     let mut fleet = Fleet::new(&lab, &api, Making { nodes, apply }).await?;
     fleet.start().await?;
-    let setup = ControllerSetup::new(&lab, &api, binaries::knmstate().await?).await?;
+    let setup = RoleSetup::controller(&lab, &api, binaries::knmstate().await?).await?;
     let _controller = setup.start("bench")?;
     let policies: Api<Policy> = Api::all(api.client());
 

@@ -16,7 +16,6 @@
 
 pub mod api_server;
 pub mod binaries;
-pub mod controller;
 pub mod fleet;
 mod forward;
 pub mod handler;
@@ -37,6 +36,7 @@ mod pki;
 pub mod process;
 pub mod product;
 pub mod request;
+pub mod role;
 pub mod services;
 mod skip;
 mod snapshot;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use knmstate_api::{NodeNetworkConfigurationPolicy as Policy, names};
 use knmstate_operator::Settings;
 use kube::{Api, ResourceExt as _};
-use rig::{ApiServer, Lab, Output, binaries, controller::ControllerSetup, process::Invocation, wait};
+use rig::{ApiServer, Lab, Output, binaries, process::Invocation, role::RoleSetup, wait};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(45);
@@ -60,7 +60,7 @@ async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_a
     // Nobody is asked yet, and policies are taken all the same.
     apply(&api, "small", 1400).await?.success()?;
     apply(&api, "big", 9000).await?.success()?;
-    let setup = ControllerSetup::new(&lab, &api, program)
+    let setup = RoleSetup::controller(&lab, &api, program)
         .await?
         .arg("--webhook-address=10.99.0.1:9443")
         .arg("--metrics-address=10.99.0.1:8443");

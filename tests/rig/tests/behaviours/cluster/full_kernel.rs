@@ -7,8 +7,8 @@ use knmstate_api::NodeNetworkConfigurationPolicy as Policy;
 use kube::Api;
 use rig::{
     Lab, Settings, UmlNode, binaries,
-    controller::ControllerSetup,
     process::{Invocation, write_private},
+    role::RoleSetup,
     wait,
 };
 
@@ -25,7 +25,7 @@ async fn the_example_of_a_bond_with_a_vlan_becomes_available() -> Result<()> {
     let kubeconfig = lab.folder().join("handler.kubeconfig");
     write_private(&kubeconfig, &api.kubeconfig_with_token(&api.handler_token(node.name()).await?))?;
 
-    let controllers = ControllerSetup::new(&lab, &api, program.clone()).await?;
+    let controllers = RoleSetup::controller(&lab, &api, program.clone()).await?;
     let _controller = controllers.start("a")?;
     // The guest has no terminal to hang up, and ends with everything in it.
     let start = format!(

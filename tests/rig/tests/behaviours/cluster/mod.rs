@@ -19,9 +19,9 @@ use knmstate_api::{
 use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{
     ApiServer, Lab, NmNode, Settings, binaries,
-    controller::ControllerSetup,
     handler::{Handler, HandlerSetup},
     nm_node::NmNodeBuilder,
+    role::RoleSetup,
     wait,
 };
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ impl Cluster {
     async fn install(&self, settings: &Settings) -> Result<Installed> {
         let program = binaries::knmstate().await?;
         self.api.apply_product(settings).await?;
-        let controllers = ControllerSetup::new(&self.lab, &self.api, program.clone()).await?;
+        let controllers = RoleSetup::controller(&self.lab, &self.api, program.clone()).await?;
         let mut handlers = Vec::new();
         for node in &self.nodes {
             let setup = HandlerSetup::new(&self.lab, &self.api, node.name(), program.clone()).await?;
@@ -142,7 +142,7 @@ impl Cluster {
 
 /// How to start what was installed.
 struct Installed {
-    controllers: ControllerSetup,
+    controllers: RoleSetup,
     /// In the order of the nodes.
     handlers: Vec<HandlerSetup>,
 }

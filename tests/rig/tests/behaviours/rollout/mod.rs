@@ -27,8 +27,8 @@ use kube::{
 };
 use rig::{
     ApiServer, Lab, binaries,
-    controller::ControllerSetup,
     fleet::{Fleet, Making},
+    role::RoleSetup,
     wait,
 };
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// A cluster of simulated nodes.
 struct Cluster {
     fleet: Fleet,
-    controllers: ControllerSetup,
+    controllers: RoleSetup,
     policies: Api<Policy>,
     enactments: Api<Enactment>,
     api: ApiServer,
@@ -53,7 +53,7 @@ impl Cluster {
         api.admit_product(&Settings::default()).await?;
         let mut fleet = Fleet::new(&lab, &api, making).await?;
         fleet.start().await?;
-        let controllers = ControllerSetup::new(&lab, &api, program).await?;
+        let controllers = RoleSetup::controller(&lab, &api, program).await?;
         let (policies, enactments) = (Api::all(api.client()), Api::all(api.client()));
         Ok(Self { fleet, controllers, policies, enactments, api, _lab: lab })
     }

@@ -8,7 +8,7 @@ use knmstate_operator::Settings;
 use kube::Api;
 use nix::sys::signal::Signal;
 use rig::{
-    controller::{Controller, ControllerSetup},
+    role::{RoleProcess, RoleSetup},
     wait,
 };
 
@@ -16,8 +16,8 @@ use super::Cluster;
 
 #[derive(Debug)]
 pub struct Pair {
-    setup: ControllerSetup,
-    running: BTreeMap<String, Controller>,
+    setup: RoleSetup,
+    running: BTreeMap<String, RoleProcess>,
     leases: Api<Lease>,
 }
 

@@ -1,4 +1,4 @@
-//! `knmstate controller` as a process, with its rights in the cluster and no others.
+//! A role of `knmstate` as a process in the network of the API server: `controller`, `operator`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,25 +13,40 @@ use crate::{
 
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// How to start controllers of a cluster.
+/// How to start replicas of a role.
 #[derive(Clone, Debug)]
-pub struct ControllerSetup {
+pub struct RoleSetup {
     lab: Lab,
     program: PathBuf,
+    role: &'static str,
     folder: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
-impl ControllerSetup {
-    pub async fn new(lab: &Lab, api: &ApiServer, program: PathBuf) -> Result<Self> {
+impl RoleSetup {
+    /// Controllers, with their rights in the cluster and no others.
+    pub async fn controller(lab: &Lab, api: &ApiServer, program: PathBuf) -> Result<Self> {
         let settings = Settings::default();
-        let folder = lab.folder().join("controllers");
-        std::fs::create_dir_all(&folder)?;
         let token = api.token(&settings.namespace, &settings.controller_account(), BoundTo::Nothing).await?;
-        write_private(&folder.join("kubeconfig"), &api.kubeconfig_with_token(&token))?;
+        let setup = Self::new(lab, program, "controller", &api.kubeconfig_with_token(&token))?;
         // The network of a lab has one address for all of them; whoever wants their doors says where.
-        let arguments = ["--webhook-address=0", "--metrics-address=0"].map(str::to_owned).into();
-        Ok(Self { lab: lab.clone(), program, folder, arguments })
+        let doors = setup.arg("--webhook-address=0").arg("--metrics-address=0");
+        Ok(doors.env("POD_NAMESPACE", &settings.namespace))
+    }
+
+    /// Any role, by a kubeconfig.
+    pub fn new(lab: &Lab, program: PathBuf, role: &'static str, kubeconfig: &str) -> Result<Self> {
+        let folder = lab.folder().join(role);
+        std::fs::create_dir_all(&folder)?;
+        write_private(&folder.join("kubeconfig"), kubeconfig)?;
+        Ok(Self { lab: lab.clone(), program, role, folder, arguments: Vec::new(), environment: Vec::new() })
+    }
+
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// Their lease lasts so long, in whole seconds, and not as long as usual: for tests that wait for its end often.
@@ -60,27 +75,29 @@ impl ControllerSetup {
     }
 
     /// Starts one, in the network of the API server; its log goes on where that of an earlier one of the name ended.
-    pub fn start(&self, name: &str) -> Result<Controller> {
-        let invocation = Invocation::new([self.program.display().to_string(), "controller".to_owned()])
+    pub fn start(&self, name: &str) -> Result<RoleProcess> {
+        let mut invocation = Invocation::new([self.program.display().to_string(), self.role.to_owned()])
             .arg(format!("--kubeconfig={}", self.folder.join("kubeconfig").display()))
-            .env("POD_NAMESPACE", &Settings::default().namespace)
             .env("POD_NAME", name)
             .args(self.arguments.iter().cloned())
             .env("RUST_BACKTRACE", "0")
             .env(LAB_VARIABLE, self.lab.id());
+        for (name, value) in &self.environment {
+            invocation = invocation.env(name, value);
+        }
         let log = self.folder.join(format!("{name}.log"));
         let process = self.lab.network().enter(invocation).start(name, &log)?;
-        Ok(Controller { process })
+        Ok(RoleProcess { process })
     }
 }
 
-/// A running controller; killed when dropped.
+/// A running replica; killed when dropped.
 #[derive(Debug)]
-pub struct Controller {
+pub struct RoleProcess {
     process: Process,
 }
 
-impl Controller {
+impl RoleProcess {
     /// Ends it as kubelet does.
     pub async fn stop(self) -> Result<()> {
         self.process.terminate(STOP_LIMIT).await
