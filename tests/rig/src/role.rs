@@ -8,10 +8,11 @@ use nix::sys::signal::Signal;
 
 use crate::{
     ApiServer, BoundTo, Lab,
-    process::{Invocation, LAB_VARIABLE, Process, write_private},
+    process::{Invocation, LAB_VARIABLE, Output, Process, write_private},
 };
 
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+const COMMAND_LIMIT: Duration = Duration::from_mins(3);
 
 /// How to start replicas of a role.
 #[derive(Clone, Debug)]
@@ -74,17 +75,23 @@ impl RoleSetup {
         logs.map(tail).collect()
     }
 
-    /// Starts one, in the network of the API server; its log goes on where that of an earlier one of the name ended.
-    pub fn start(&self, name: &str) -> Result<RoleProcess> {
-        let mut invocation = Invocation::new([self.program.display().to_string(), self.role.to_owned()])
+    /// Runs another command of the program to its end, with the same way to the cluster.
+    pub async fn run(&self, command: &str) -> Result<Output> {
+        self.lab.network().enter(self.invocation(command)).run(COMMAND_LIMIT).await
+    }
+
+    fn invocation(&self, command: &str) -> Invocation {
+        let start = Invocation::new([self.program.display().to_string(), command.to_owned()])
             .arg(format!("--kubeconfig={}", self.folder.join("kubeconfig").display()))
-            .env("POD_NAME", name)
-            .args(self.arguments.iter().cloned())
             .env("RUST_BACKTRACE", "0")
             .env(LAB_VARIABLE, self.lab.id());
-        for (name, value) in &self.environment {
-            invocation = invocation.env(name, value);
-        }
+        self.environment.iter().fold(start, |invocation, (name, value)| invocation.env(name, value))
+    }
+
+    /// Starts one, in the network of the API server; its log goes on where that of an earlier one of the name ended.
+    pub fn start(&self, name: &str) -> Result<RoleProcess> {
+        let invocation =
+            self.invocation(self.role).env("POD_NAME", name).args(self.arguments.iter().cloned());
         let log = self.folder.join(format!("{name}.log"));
         let process = self.lab.network().enter(invocation).start(name, &log)?;
         Ok(RoleProcess { process })

@@ -15,6 +15,7 @@ mod lab;
 mod network_manager_host;
 mod nm_node;
 mod node_guard;
+mod operator;
 mod rollout;
 mod standalone;
 mod standalone_full_kernel;

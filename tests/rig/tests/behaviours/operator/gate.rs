@@ -1,0 +1,95 @@
+//! Where the platform decides whether there is an NMState.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::time::sleep;
+
+use super::*;
+
+/// What OpenShift says of itself, as far as it matters here.
+const INFRASTRUCTURES: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: infrastructures.config.openshift.io}
+spec:
+  group: config.openshift.io
+  scope: Cluster
+  names: {kind: Infrastructure, listKind: InfrastructureList, plural: infrastructures, singular: infrastructure}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+async fn on_platform(cluster: &Installation, platform: &str) -> Result<()> {
+    cluster.api.kubectl_with(INFRASTRUCTURES, ["apply", "-f", "-"]).await?.success()?;
+    cluster
+        .api
+        .kubectl(["wait", "--for=condition=Established", "crd/infrastructures.config.openshift.io"])
+        .await?
+        .success()?;
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "Infrastructure",
+        "metadata": {"name": "cluster"},
+        "status": {"platform": platform, "platformStatus": {"type": platform}},
+    });
+    cluster
+        .until("the definition to be served", async || {
+            cluster.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
+            Ok(())
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platform_decides_unless_told_otherwise() -> Result<()> {
+    let mut cluster = Installation::new().await?;
+    let usual = cluster.setup.clone();
+    // Without OpenShift's API nobody is asked.
+    let cases = [
+        (None, None, None, false),
+        (None, Some("always"), None, true),
+        (Some("AWS"), None, None, false),
+        (Some("AWS"), Some("always"), None, true),
+        (Some("None"), None, None, false),
+        (Some("None"), None, Some("BareMetal,None"), true),
+        (Some("BareMetal"), Some("never"), None, false),
+        (Some("BareMetal"), None, None, true),
+    ];
+    for (platform, mode, platforms, expected) in cases {
+        if let Some(platform) = platform {
+            on_platform(&cluster, platform).await?;
+        }
+        cluster.setup = usual.clone();
+        for (name, value) in [("AUTO_CREATE", mode), ("AUTO_CREATE_PLATFORMS", platforms)] {
+            if let Some(value) = value {
+                cluster.setup = cluster.setup.clone().env(name, value);
+            }
+        }
+        let operator = cluster.start()?;
+        if expected {
+            cluster.until_made().await?;
+            cluster.get("nmstate", "nmstate").await?;
+        } else {
+            // That it has decided is to be seen only by what it does not do.
+            cluster
+                .until("the operator to lead", async || {
+                    ensure!(operator.log_tail(20).contains("leading"), "{}", operator.log_tail(20));
+                    Ok(())
+                })
+                .await?;
+            sleep(Duration::from_secs(3)).await;
+            let nmstates = cluster.api.kubectl(["get", "nmstates", "--output=name"]).await?.success()?;
+            ensure!(nmstates.is_empty(), "{platform:?} {mode:?} {platforms:?}: {nmstates}");
+        }
+        operator.stop().await?;
+        // As `knmstate remove` does it: the operator first, or it would make it all anew.
+        let remove = cluster.setup.run("remove").await?;
+        remove.success()?;
+        ensure!(cluster.made().await?.is_empty(), "{platform:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! From nothing to everything and back.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, ensure};
+use knmstate_operator::catalogue::KINDS;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::*;
+
+const POLICY: &str = "
+apiVersion: nmstate.io/v1
+kind: NodeNetworkConfigurationPolicy
+metadata: {name: kept}
+spec: {desiredState: {interfaces: []}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_nmstate_brings_everything_and_takes_it_away_again() -> Result<()> {
+    let cluster = Installation::new().await?;
+    cluster.api.kubectl_with(POLICY, ["apply", "-f", "-"]).await?.success()?;
+    for node in ["node1", "node2"] {
+        cluster.api.add_ready_node(node).await?;
+        cluster.api.kubectl(["label", "node", node, "kubernetes.io/os=linux"]).await?.success()?;
+    }
+    let _operator = cluster.start()?;
+    cluster.switch_on(json!({})).await?;
+    let made = cluster.until_made().await?;
+    for expected in [
+        "Namespace /nmstate",
+        "ValidatingAdmissionPolicyBinding /nmstate-node-guard-enactments",
+        "ClusterRoleBinding /nmstate-handler",
+        "RoleBinding default/nmstate-controller-events",
+        "Service nmstate/nmstate-webhook",
+        "Service nmstate/nmstate-monitor",
+        "PodDisruptionBudget nmstate/nmstate-webhook",
+        "NetworkPolicy nmstate/allow-webhook-egress-api",
+        "Deployment nmstate/nmstate-webhook",
+        "MutatingWebhookConfiguration /nmstate",
+    ] {
+        ensure!(made.contains(expected), "no {expected} in {made:#?}");
+    }
+    let deployment = cluster.get("deployment", "nmstate-webhook").await?;
+    assert_eq!(deployment["spec"]["replicas"], 2, "two nodes can take one each");
+    let policy = cluster.get("networkpolicy", "allow-webhook-egress-api").await?;
+    let ports = policy["spec"]["egress"][0]["ports"].to_string();
+    ensure!(ports.contains("443"), "{ports}");
+
+    cluster
+        .until("the status to say what is missing", async || {
+            let status = cluster.get("nmstate", "nmstate").await?["status"]["conditions"].clone();
+            ensure!(status[1]["type"] == "Progressing" && status[1]["status"] == "True", "{status:#}");
+            let words = text(&status[1]["message"]);
+            ensure!(
+                words.contains("Deployment \"nmstate-webhook\" is not available (awaiting 2 nodes)"),
+                "{words}"
+            );
+            ensure!(
+                words.contains("DaemonSet \"nmstate-handler\" is not available (awaiting 2 nodes)"),
+                "{words}"
+            );
+            Ok(())
+        })
+        .await?;
+    nothing_is_written_at_rest(&cluster).await?;
+
+    cluster.switch_off().await?;
+    cluster
+        .until("everything to be gone", async || {
+            let made = cluster.made().await?;
+            ensure!(made.is_empty(), "{made:#?}");
+            // What was made is gone; what holds it may still be going.
+            let namespaces = cluster.api.kubectl(["get", "namespaces", "--output=name"]).await?.success()?;
+            ensure!(!namespaces.contains("namespace/nmstate\n"), "{namespaces}");
+            Ok(())
+        })
+        .await?;
+    cluster.api.kubectl(["get", "nncp", "kept"]).await?.success()?;
+    let definitions = cluster.api.kubectl(["get", "crds", "--output=name"]).await?.success()?;
+    assert_eq!(definitions.lines().filter(|name| name.ends_with(".nmstate.io")).count(), 4, "{definitions}");
+    Ok(())
+}
+
+/// An operator that is content writes nothing, not even what changes nothing.
+async fn nothing_is_written_at_rest(cluster: &Installation) -> Result<()> {
+    let versions = async || -> Result<BTreeMap<String, String>> {
+        let mut versions = BTreeMap::new();
+        for kind in KINDS.iter().filter(|kind| kind.everywhere) {
+            let resource = format!("{}.{}", kind.plural, kind.group());
+            let list =
+                cluster.api.kubectl(["get", &resource, "--all-namespaces", "-o", "json"]).await?.json()?;
+            for item in list["items"].as_array().into_iter().flatten() {
+                let metadata: &Value = &item["metadata"];
+                if metadata["labels"]["app.kubernetes.io/managed-by"] == "nmstate-operator" {
+                    let name = format!("{} {}", kind.kind, text(&metadata["name"]));
+                    versions.insert(name, text(&metadata["resourceVersion"]).to_owned());
+                }
+            }
+        }
+        let nmstate = cluster.get("nmstate", "nmstate").await?;
+        versions.insert("NMState".to_owned(), text(&nmstate["metadata"]["resourceVersion"]).to_owned());
+        Ok(versions)
+    };
+    // Others have a word in these: wait until they have said it.
+    let mut before = versions().await?;
+    cluster
+        .until("the cluster to be quiet", async || {
+            sleep(Duration::from_secs(2)).await;
+            let now = versions().await?;
+            let quiet = now == before;
+            before = now;
+            ensure!(quiet, "still changing");
+            Ok(())
+        })
+        .await?;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(versions().await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_nmstate_counts_and_others_go() -> Result<()> {
+    let cluster = Installation::new().await?;
+    let _operator = cluster.start()?;
+    cluster.switch_on(json!({})).await?;
+    cluster.until_made().await?;
+    let second = "{apiVersion: nmstate.io/v1, kind: NMState, metadata: {name: another}}";
+    cluster.api.kubectl_with(second, ["create", "-f", "-"]).await?.success()?;
+    cluster
+        .until("the younger one to be gone", async || {
+            let all = cluster.api.kubectl(["get", "nmstates", "--output=name"]).await?.success()?;
+            ensure!(all.trim() == "nmstate.nmstate.io/nmstate", "{all}");
+            Ok(())
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_nmstate_only_the_definitions_are_kept() -> Result<()> {
+    let cluster = Installation::new().await?;
+    // An older operator, or nobody, has left a definition that lacks something.
+    let patch = r#"{"metadata":{"labels":{"edited":"yes"}},"spec":{"names":{"shortNames":["x"]}}}"#;
+    let name = "nodenetworkstates.nmstate.io";
+    cluster.api.kubectl(["patch", "crd", name, "--type=merge", "-p", patch]).await?.success()?;
+    let _operator = cluster.start()?;
+    cluster
+        .until("the definition to be as it should", async || {
+            let definition = cluster.get("crd", name).await?;
+            ensure!(
+                definition["spec"]["names"]["shortNames"] == json!(["nns"]),
+                "{}",
+                definition["spec"]["names"]
+            );
+            Ok(())
+        })
+        .await?;
+    assert_eq!(cluster.made().await?, BTreeSet::new());
+    Ok(())
+}
