@@ -40,7 +40,7 @@ pub use condition::{Condition, ConditionList, ConditionStatus};
 pub use duration::Duration;
 pub use enactment::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus};
 pub use modes::{Drift, Mode, OnDelete};
-pub use nmstate::{NMState, NMStateSpec, NMStateStatus};
+pub use nmstate::{NMState, NMStateSpec, NMStateStatus, Persistence};
 pub use node_network_state::{NodeNetworkState, NodeNetworkStateSpec, NodeNetworkStateStatus};
 pub use order::{NodeNetworkConfigurationEnactmentSpec, Permit};
 pub use policy::{

@@ -2,7 +2,7 @@
 
 #![expect(clippy::struct_field_names, reason = "the names of the intervals are those of the API")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use kube::KubeSchema;
@@ -77,6 +77,13 @@ pub struct NMStateSpec {
     /// there. When absent, only policies configure nodes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_node_state_configuration: bool,
+
+    /// How long a change of a node's network lasts. Persistent, the default: it is written to the node's disk, and a
+    /// node that boots has it at once. Ephemeral: every change is memory-only in NetworkManager; a reboot comes back
+    /// with what is on disk, and the handler applies the policies again afterwards. What is applied already is not
+    /// moved when this is changed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub persistence: Persistence,
 }
 
 /// How often the certificates of the webhook are renewed. What is absent keeps its own default.
@@ -156,6 +163,36 @@ pub enum LogLevel {
     Info,
     /// What a developer wants to know.
     Debug,
+}
+
+/// How long a change of a node's network lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Persistence {
+    /// It is written to the node's disk.
+    #[default]
+    Persistent,
+    /// It is memory-only in NetworkManager and gone with a reboot, after which the policies are applied again.
+    Ephemeral,
+}
+
+impl Persistence {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Persistent => "Persistent",
+            Self::Ephemeral => "Ephemeral",
+        }
+    }
+}
+
+impl FromStr for Persistence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Persistent, Self::Ephemeral].into_iter().find(|known| known.as_str() == text).ok_or_else(
+            || format!("{text:?} is no persistence; write Persistent or Ephemeral, with that capital letter"),
+        )
+    }
 }
 
 /// Whether the parts run.

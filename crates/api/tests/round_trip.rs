@@ -5,7 +5,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use knmstate_api::{
     Drift, Mode, NMState, NodeNetworkConfigurationEnactment, NodeNetworkConfigurationPolicy,
-    NodeNetworkState, OnDelete, Permit,
+    NodeNetworkState, OnDelete, Permit, Persistence,
     enactment::Disruption,
     nmstate::LogLevel,
     probe::{BuiltInProbe, ProbePolicy},
@@ -282,12 +282,14 @@ spec:
   metricsConfiguration: {bindAddress: "0"}
   logLevel: debug
   allowNodeStateConfiguration: true
+  persistence: Ephemeral
 status:
   conditions: [{type: Available, status: "True", reason: SuccessfullyDeployed}]
 "#,
     );
     assert_eq!(nmstate.spec.probe_configuration.dns.host, "intranet.example.com");
     assert_eq!(nmstate.spec.log_level, LogLevel::Debug);
+    assert_eq!(nmstate.spec.persistence.as_str().parse(), Ok(Persistence::Ephemeral));
     // Present but empty is not the same as absent: it replaces the default.
     assert_eq!(nmstate.spec.infra_tolerations, Some(vec![]));
     assert!(nmstate.spec.node_selector.unwrap().is_empty());
@@ -300,6 +302,7 @@ fn nothing_but_a_name_is_enough() {
     assert_eq!(nmstate.spec.metrics_configuration.bind_address, ":8089");
     assert_eq!(nmstate.spec.log_level, LogLevel::Info);
     assert!(!nmstate.spec.allow_node_state_configuration);
+    assert_eq!(nmstate.spec.persistence, Persistence::Persistent);
 
     round_trip::<NMState>("{apiVersion: nmstate.io/v1, kind: NMState, metadata: {name: x1}}");
     round_trip::<NodeNetworkState>(

@@ -223,6 +223,7 @@ fn defaults_of_nmstate() {
         ("spec.metricsConfiguration.bindAddress", json!(":8089"), json!(":8089")),
         ("spec.logLevel", json!("info"), json!("info")),
         ("spec.allowNodeStateConfiguration", Value::Null, Value::Null),
+        ("spec.persistence", Value::Null, Value::Null),
     ] {
         assert_eq!(schema(definition("nmstates"), "v1", path)["default"], v1, "{path} in v1");
         assert_eq!(schema(definition("nmstates"), "v1beta1", path)["default"], v1beta1, "{path} in v1beta1");
@@ -230,6 +231,8 @@ fn defaults_of_nmstate() {
     let dns = schema(definition("nmstates"), "v1", "spec.probeConfiguration.dns");
     assert_eq!(dns["required"], json!(["host"]));
     assert_eq!(schema(definition("nmstates"), "v1", "spec.logLevel")["enum"], json!(["info", "debug"]));
+    let persistence = schema(definition("nmstates"), "v1", "spec.persistence");
+    assert_eq!(persistence["enum"], json!(["Persistent", "Ephemeral"]));
 }
 
 #[test]
