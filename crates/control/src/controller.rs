@@ -1,6 +1,6 @@
 //! One of several controllers: all of them answer the API server, and one leads.
 
-use std::{collections::BTreeMap, fmt, io, time::Duration};
+use std::{collections::BTreeMap, fmt, io, path::PathBuf, time::Duration};
 
 use axum::Router;
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use crate::{
     measures::Measures,
     metrics,
     sources::LiveWorld,
+    tls::Tls,
     tls_listener::TlsListener,
 };
 
@@ -52,6 +53,8 @@ pub struct Doors {
     pub webhook: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
     pub source: Source,
+    /// The file with the profile that TLS is spoken by; it need not be there.
+    pub tls_profile: Option<PathBuf>,
 }
 
 impl fmt::Debug for Options {
@@ -76,13 +79,13 @@ pub async fn run(options: Options, doors: Doors, stop: watch::Receiver<bool>) ->
     let world = LiveWorld::default();
     let measures = Measures::default();
     let keeps_certificates = matches!(doors.source, Source::OwnAuthority(_));
-    let _answering = answer(&options, doors, &world, &measures, &stop)?;
+    let _answering = answer(&options, doors, &world, &measures, &stop).await?;
     lead_in_turn(&options, keeps_certificates, &world, &measures, stop).await;
     Ok(())
 }
 
 /// Answers the API server and whoever reads the metrics, in tasks that end when dropped.
-fn answer(
+async fn answer(
     options: &Options,
     doors: Doors,
     world: &LiveWorld,
@@ -91,7 +94,12 @@ fn answer(
 ) -> io::Result<JoinSet<()>> {
     let serving = Serving::new();
     let mut tasks = JoinSet::new();
-    let Doors { webhook, metrics, source } = doors;
+    let Doors { webhook, metrics, source, tls_profile } = doors;
+    let tls = Tls::new(&serving).map_err(io::Error::other)?;
+    if let Some(file) = tls_profile {
+        tls.load(&file).await.map_err(io::Error::other)?;
+        tasks.spawn(tls.clone().follow(file));
+    }
     if webhook.is_some() || metrics.is_some() {
         let (serving, client, namespace) =
             (serving.clone(), options.client.clone(), options.namespace.clone());
@@ -101,8 +109,7 @@ fn answer(
         let (latest, mut watches) = catalogue::watch(&options.client);
         tasks.spawn(async move { while watches.join_next().await.is_some() {} });
         let questions = Questions::new(latest, options.now);
-        let server =
-            admission::serve(listener, serving.clone(), questions, Router::new(), stopped(stop.clone()));
+        let server = admission::serve(listener, tls.clone(), questions, Router::new(), stopped(stop.clone()));
         tasks.spawn(async move {
             if let Err(error) = server.await {
                 tracing::error!("the webhook has stopped: {error}");
@@ -110,7 +117,7 @@ fn answer(
         });
     }
     if let Some(listener) = metrics {
-        let listener = TlsListener::start(listener, &serving)?;
+        let listener = TlsListener::start(listener, tls)?;
         let server = axum::serve(listener, metrics::router(world.clone(), measures.clone()));
         let server = server.with_graceful_shutdown(stopped(stop.clone()));
         tasks.spawn(async move {

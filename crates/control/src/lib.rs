@@ -15,7 +15,8 @@
 //!
 //! - [`admission`]: what the API server asks before it stores a policy, answered from a [`catalogue`] of the cluster;
 //! - [`metrics`]: what the leader knows in figures, and what it measures of its own work;
-//! - [`certificates`]: how the API server knows that it asks the right one; the leader keeps them, all serve them.
+//! - [`certificates`]: how the API server knows that it asks the right one; the leader keeps them, all serve them;
+//! - [`tls`]: how both are spoken to.
 
 pub mod admission;
 pub mod catalogue;
@@ -29,6 +30,7 @@ pub mod metrics;
 pub mod plan;
 pub mod queue;
 pub mod sources;
+pub mod tls;
 pub mod tls_listener;
 pub mod world;
 pub mod writes;

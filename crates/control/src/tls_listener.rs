@@ -17,13 +17,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, Sleep, sleep, timeout},
 };
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{self, ServerConfig, crypto::ring},
-    server::TlsStream,
-};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::certificates::Serving;
+use crate::tls::Tls;
 
 /// Connections that may be open at once; whoever comes after them waits in the kernel's queue.
 const CONNECTIONS: usize = 256;
@@ -42,27 +38,16 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
-    pub fn start(listener: TcpListener, certificates: &Serving) -> io::Result<Self> {
+    pub fn start(listener: TcpListener, tls: Tls) -> io::Result<Self> {
         let local = listener.local_addr()?;
-        let acceptor = TlsAcceptor::from(Arc::new(configuration(certificates).map_err(io::Error::other)?));
         let (send, ready) = mpsc::channel(CONNECTIONS);
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, acceptor, send));
+        accepting.spawn(accept(listener, tls, send));
         Ok(Self { ready, local, _accepting: accepting })
     }
 }
 
-/// HTTP/1.1 alone: with HTTP/2 one client could open any number of requests on one connection.
-fn configuration(certificates: &Serving) -> Result<ServerConfig, rustls::Error> {
-    let mut configuration = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates.resolver());
-    configuration.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(configuration)
-}
-
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, ready: mpsc::Sender<(Connection, SocketAddr)>) {
+async fn accept(listener: TcpListener, tls: Tls, ready: mpsc::Sender<(Connection, SocketAddr)>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     // The handshakes end with this task.
     let mut handshakes = JoinSet::new();
@@ -70,7 +55,8 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, ready: mpsc::Sende
         let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, address)) => {
-                handshakes.spawn(handshake(stream, address, acceptor.clone(), place, ready.clone()));
+                let acceptor = TlsAcceptor::from(tls.configuration());
+                handshakes.spawn(handshake(stream, address, acceptor, place, ready.clone()));
             }
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");

@@ -19,6 +19,7 @@
 //! | What does an enactment say of itself? | [`enactment`] |
 //! | What of a network is shown to the world? | [`shown`] |
 //! | What is left out of a report that would be too large? | [`budget`] |
+//! | How is TLS to be spoken, and what of that can be done? | [`tls_profile`] |
 //! | How often may the network be read when it never stops changing? | [`pace`] |
 //!
 //! [`document`] reads the parts of a network document that decisions are made by.
@@ -44,3 +45,4 @@ pub mod secrets;
 pub mod selection;
 pub mod shown;
 pub mod templates;
+pub mod tls_profile;

@@ -51,6 +51,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     certificate_dir: Option<PathBuf>,
 
+    /// The file with the profile that TLS is spoken by: JSON with ciphers, minTLSVersion and curves. It is read again
+    /// when it changes. While there is no such file, TLS 1.2 and 1.3 are spoken with all ciphers that are safe.
+    #[arg(long, env = "TLS_PROFILE_FILE", value_name = "FILE")]
+    tls_profile: Option<PathBuf>,
+
     /// How long after its last sign of life a leader is given up, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=300), hide = true)]
     lease_duration: u64,
@@ -97,6 +102,7 @@ async fn control(args: Args) -> Result<()> {
         webhook: args.webhook_address.listen().await?,
         metrics: args.metrics_address.listen().await?,
         source,
+        tls_profile: args.tls_profile.filter(|path| !path.as_os_str().is_empty()),
     };
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
     let lease = Terms::lasting(Duration::from_secs(args.lease_duration));

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::review::{Question, answer};
-use crate::{catalogue::Latest, certificates::Serving, tls_listener::TlsListener};
+use crate::{catalogue::Latest, tls::Tls, tls_listener::TlsListener};
 
 /// The largest question. The largest object that etcd takes is 1.5 MiB, and an update brings two.
 const LARGEST: usize = 4 * 1024 * 1024;
@@ -88,12 +88,12 @@ impl Questions {
 /// metrics; none of them may be one of ours.
 pub async fn serve(
     listener: TcpListener,
-    certificates: Serving,
+    tls: Tls,
     questions: Questions,
     others: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let listener = TlsListener::start(listener, &certificates)?;
+    let listener = TlsListener::start(listener, tls)?;
     let (told, stopped) = oneshot::channel();
     let stop = async move {
         stop.await;

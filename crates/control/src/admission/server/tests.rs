@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     admission::review::tests::{now, policy, review_of},
     certificates::{
+        Serving,
         authority::{Authority, Names},
         certificate::Pair,
     },
@@ -52,10 +53,10 @@ impl Webhook {
         let (stop, stopped) = oneshot::channel();
         let (_, catalogue) = watch::channel(None);
         let others = Router::new().route("/metrics", get(async || "up 1"));
-        let server =
-            tokio::spawn(serve(listener, serving.clone(), Questions::new(catalogue, now), others, async {
-                let _ = stopped.await;
-            }));
+        let tls = Tls::new(&serving).expect("TLS");
+        let server = tokio::spawn(serve(listener, tls, Questions::new(catalogue, now), others, async {
+            let _ = stopped.await;
+        }));
         Self { address, serving, authority, stop, server }
     }
 

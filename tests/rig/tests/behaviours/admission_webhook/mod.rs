@@ -13,6 +13,7 @@ use knmstate_control::{
     admission::{self, Questions},
     catalogue::Catalogue,
     certificates::{self, Intervals, Serving, Source, authority::Names, keeper},
+    tls::Tls,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{ApiServer, BoundTo, Lab, wait};
@@ -56,7 +57,7 @@ impl Trial {
         let listener = lab.network().listen(ADDRESS.parse()?).await?;
         let server = admission::serve(
             listener,
-            serving.clone(),
+            Tls::new(&serving)?,
             Questions::new(latest, clock),
             axum::Router::new(),
             std::future::pending(),
