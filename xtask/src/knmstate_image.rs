@@ -2,7 +2,7 @@
 //!
 //! Static, because then the image needs no base image, no registry and no package list to keep patched. The GNU
 //! target with `crt-static` is enough: what is linked is pure Rust, ring and glibc, whose resolver reads files and
-//! DNS without loading anything (since 2.34).
+//! DNS without loading anything (since 2.34). No user is named: handlers are root, and whoever is not says so itself.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,6 +19,8 @@ use crate::oci::Image;
 pub const DEV_REFERENCE: &str = "localhost/knmstate:dev";
 
 const PROGRAM: &str = "/usr/bin/knmstate";
+/// The same program by the name that scripts and probes made for kubernetes-nmstate call.
+const NMSTATECTL: &str = "/usr/bin/nmstatectl";
 
 /// Builds the `knmstate` program so that it runs on an empty file system, and says where it lies.
 ///
@@ -52,22 +54,24 @@ pub fn pack(binary: &Path, reference: &str) -> Result<Image> {
         .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"))
         .label("org.opencontainers.image.source", env!("CARGO_PKG_REPOSITORY"));
     image.files().file(PROGRAM, 0o755, program)?;
+    image.files().symlink(NMSTATECTL, "knmstate")?;
     image.files().dir("/tmp", 0o1777)?;
     Ok(image)
 }
 
-/// Writes the image so that a reader sees the old file or the new one, never a part.
-pub fn write_file(image: &Image, output: &Path) -> Result<()> {
+/// Writes the image so that a reader sees the old file or the new one, never a part. Returns how many bytes a node
+/// fetches for it.
+pub fn write_file(image: &Image, output: &Path) -> Result<usize> {
     let folder = output.parent().context("the output has no folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     // The process in the name, so that two builds at once do not write into each other's file.
     let unfinished = output.with_extension(format!("{}.part", std::process::id()));
     let written = File::create(&unfinished).map_err(anyhow::Error::from).and_then(|file| {
         let mut file = BufWriter::new(file);
-        image.write(&mut file)?;
+        let size = image.write(&mut file)?;
         file.flush()?;
         fs::rename(&unfinished, output)?;
-        Ok(())
+        Ok(size)
     });
     if written.is_err() {
         // Best effort: the error that is reported is the one above.

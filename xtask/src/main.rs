@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use xtask::knmstate_image;
+
+/// What a node fetches over a thin line, and what is kept on every one of them.
+const LARGEST_IMAGE: usize = 25_000_000;
 
 /// Tasks of the knmstate workspace that are not a cargo build.
 #[derive(Parser)]
@@ -34,6 +37,9 @@ struct ImageArgs {
     /// Where the image goes [default: target/image/knmstate.tar in the workspace].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Do not compress, for an image that is read on this machine only.
+    #[arg(long)]
+    uncompressed: bool,
     /// The name by which pods ask for the image.
     #[arg(long, value_name = "NAME", default_value = knmstate_image::DEV_REFERENCE)]
     tag: String,
@@ -60,7 +66,21 @@ fn image(args: ImageArgs) -> Result<()> {
         None => knmstate_image::build_static(workspace, &args.profile, args.target.as_deref())?,
     };
     let output = args.output.unwrap_or_else(|| workspace.join("target/image/knmstate.tar"));
-    knmstate_image::write_file(&knmstate_image::pack(&binary, &args.tag)?, &output)?;
-    println!("{} ({})", output.display(), args.tag);
+    let mut image = knmstate_image::pack(&binary, &args.tag)?;
+    if !args.uncompressed {
+        image = image.compressed();
+    }
+    let size = knmstate_image::write_file(&image, &output)?;
+    println!("{} ({}), {}", output.display(), args.tag, megabytes(size));
+    ensure!(
+        args.uncompressed || size <= LARGEST_IMAGE,
+        "the image has {}; it is to have {} at most",
+        megabytes(size),
+        megabytes(LARGEST_IMAGE)
+    );
     Ok(())
+}
+
+fn megabytes(bytes: usize) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
 }

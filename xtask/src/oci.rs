@@ -1,7 +1,6 @@
 //! An OCI image (image-spec 1.0: one layer, one platform) as an image layout in one tar file.
 //!
-//! The same input gives the same bytes, so that an image can be compared and rebuilt by anyone. Layers are not
-//! compressed: the file is read from the same machine, and a registry client compresses on push.
+//! The same input gives the same bytes, so that an image can be compared and rebuilt by anyone.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType};
@@ -20,6 +20,7 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const COMPRESSED_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// An image in the making.
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ pub struct Image {
     env: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
     user: Option<String>,
+    compressed: bool,
     files: FileTree,
 }
 
@@ -44,6 +46,7 @@ impl Image {
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
             user: None,
+            compressed: false,
             files: FileTree::default(),
         })
     }
@@ -77,9 +80,19 @@ impl Image {
         self
     }
 
-    pub fn write(&self, to: impl Write) -> Result<()> {
-        let layer = Blob::new(LAYER, self.files.to_tar()?);
-        let config = Blob::new(CONFIG, to_json(&self.config(&layer))?);
+    /// Packs the layer, as registries keep it. Without, it is written faster, and read on the same machine as fast.
+    #[must_use]
+    pub fn compressed(mut self) -> Self {
+        self.compressed = true;
+        self
+    }
+
+    /// Writes the whole image, and says how many bytes a node fetches for it.
+    pub fn write(&self, to: impl Write) -> Result<usize> {
+        let files = Blob::new(LAYER, self.files.to_tar()?);
+        let config = Blob::new(CONFIG, to_json(&self.config(&files))?);
+        let layer =
+            if self.compressed { Blob::new(COMPRESSED_LAYER, compress(&files.bytes)?) } else { files };
         let manifest = Blob::new(MANIFEST, to_json(&manifest(&config, &layer))?);
         let index = to_json(&self.index(&manifest)?)?;
 
@@ -92,10 +105,11 @@ impl Image {
             add(&format!("blobs/sha256/{}", blob.sha256), &blob.bytes)?;
         }
         tar.into_inner()?.flush()?;
-        Ok(())
+        Ok([&manifest, &config, &layer].map(|blob| blob.bytes.len()).iter().sum())
     }
 
-    fn config(&self, layer: &Blob) -> Value {
+    /// A layer is known here by the digest of its files, and to the registry by that of what is sent.
+    fn config(&self, files: &Blob) -> Value {
         let env: Vec<String> = self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut process = json!({ "Entrypoint": self.entrypoint, "Env": env, "Labels": self.labels });
         if let Some(user) = &self.user {
@@ -106,7 +120,7 @@ impl Image {
             "architecture": self.architecture.name(),
             "os": "linux",
             "config": process,
-            "rootfs": { "type": "layers", "diff_ids": [layer.digest()] },
+            "rootfs": { "type": "layers", "diff_ids": [files.digest()] },
         })
     }
 
@@ -149,6 +163,13 @@ impl Blob {
     fn descriptor(&self) -> Value {
         json!({ "mediaType": self.media_type, "digest": self.digest(), "size": self.bytes.len() })
     }
+}
+
+/// With a header that says nothing of when and where.
+fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut packer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    packer.write_all(bytes)?;
+    packer.finish().context("cannot compress the layer")
 }
 
 fn to_json(value: &Value) -> Result<Vec<u8>> {

@@ -34,7 +34,7 @@ async fn build_knmstate() -> Result<PathBuf> {
     // Not the file of `make image`: that one is a release build.
     let image = rig_file("../../target/image/knmstate-dev.tar");
     Invocation::new([xtask.display().to_string()])
-        .args(["image", "--profile=dev", "--tag", KNMSTATE, "--output"])
+        .args(["image", "--profile=dev", "--uncompressed", "--tag", KNMSTATE, "--output"])
         .arg(image.display().to_string())
         .run(BUILD_LIMIT)
         .await?
@@ -48,5 +48,5 @@ pub(crate) fn write_pod(path: &Path) -> Result<()> {
     let mut image = Image::new(POD, elf::architecture_of_static(program)?)?.entrypoint(&["/pod"]);
     image.files().file("/pod", 0o755, program.to_vec())?;
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-    image.write(BufWriter::new(file))
+    image.write(BufWriter::new(file)).map(drop)
 }

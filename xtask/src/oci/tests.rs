@@ -95,6 +95,24 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_compressed_layer_unpacks_to_what_the_config_names() {
+    let bytes = bytes_of(&example().compressed());
+    assert_eq!(bytes, bytes_of(&example().compressed()));
+    let layout = Layout::read(&bytes);
+    let manifest: Value =
+        serde_json::from_slice(layout.blob(&layout.json("index.json")["manifests"][0], MANIFEST)).unwrap();
+    let config: Value = serde_json::from_slice(layout.blob(&manifest["config"], CONFIG)).unwrap();
+    let layer = layout.blob(&manifest["layers"][0], COMPRESSED_LAYER);
+
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(layer).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256_hex(&unpacked))]));
+    assert_eq!(Layout::read(&unpacked).0["usr/bin/knmstate"], b"program");
+    // Bytes 4 to 8 of a gzip header are the time, which would make two builds differ.
+    assert_eq!(layer[4..8], [0; 4]);
+}
+
+#[test]
 fn a_name_without_host_or_tag_is_refused() {
     for name in
         ["knmstate", "knmstate:dev", "localhost/knmstate", "localhost:5000/knmstate", "localhost/:dev", ""]
