@@ -11,6 +11,7 @@ use knmstate_client::{
     apply::{as_manager, status},
     call::{CallError, within_limit},
 };
+use knmstate_core::tls_profile;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PostParams, Preconditions},
@@ -56,6 +57,8 @@ pub enum Failure {
     Apply { what: String, error: CallError },
     #[error("{doing}: {error}")]
     Call { doing: &'static str, error: CallError },
+    #[error("TLS cannot be spoken as APIServer/cluster asks for: {0}")]
+    Tls(String),
 }
 
 impl Converger {
@@ -142,7 +145,7 @@ impl Converger {
         seen: &Seen,
         surroundings: &Surroundings,
     ) -> Result<Verdict, Failure> {
-        let (facts, tls_trouble) = facts(seen, surroundings);
+        let (facts, tls_trouble) = facts(seen, surroundings)?;
         let objects: Vec<Object> = operands(&self.config, &nmstate.spec, &facts)
             .into_iter()
             .flat_map(|group| group.objects)
@@ -249,18 +252,21 @@ impl Converger {
 }
 
 /// What operands depend on, and what of the TLS profile cannot be followed.
-fn facts(seen: &Seen, surroundings: &Surroundings) -> (Facts, Option<String>) {
-    let ports = seen.api_ports.iter().flat_map(BTreeMap::values).flatten().copied().collect();
+fn facts(seen: &Seen, surroundings: &Surroundings) -> Result<(Facts, Option<String>), Failure> {
+    let api_server = surroundings.api_server.as_ref();
+    let tls =
+        api_server.map(|object| tls_profile::of_cluster(Some(object))).transpose().map_err(Failure::Tls)?;
+    let ignored = tls.as_ref().map(|tls| tls.ignored.join("; ")).filter(|ignored| !ignored.is_empty());
     let facts = Facts {
         openshift: surroundings.openshift,
         kinds: surroundings.kinds.clone(),
-        api_ports: ports,
+        api_ports: seen.api_ports.iter().flat_map(BTreeMap::values).flatten().copied().collect(),
         nodes: seen.nodes.clone().unwrap_or_default(),
         cluster_reader: surroundings.cluster_reader,
         own_namespace: surroundings.own_namespace,
-        tls_profile: None,
+        tls_profile: tls.and_then(|tls| serde_json::to_string(&tls.profile).ok()),
     };
-    (facts, None)
+    Ok((facts, ignored))
 }
 
 /// The one that counts: who was first, and of two made at once the first by name.

@@ -22,8 +22,8 @@ pub struct Surroundings {
     pub own_namespace: bool,
     /// What OpenShift says that it runs on.
     pub platform: Option<String>,
-    /// The TLS profile that OpenShift asks for, where it has an API server configuration.
-    pub tls: Option<Value>,
+    /// OpenShift's `APIServer/cluster`, which says how TLS is to be spoken.
+    pub api_server: Option<Value>,
 }
 
 pub async fn look(client: &Client, config: &Config) -> Result<Surroundings, CallError> {
@@ -43,14 +43,14 @@ pub async fn look(client: &Client, config: &Config) -> Result<Surroundings, Call
         false => Ok(None),
     };
     let infrastructure = of("Infrastructure", "infrastructures").await?;
-    let server = of("APIServer", "apiservers").await?;
+    let api_server = of("APIServer", "apiservers").await?;
     Ok(Surroundings {
         openshift,
         kinds,
         cluster_reader,
         own_namespace: may_own_namespace(client, config).await?,
         platform: infrastructure.as_ref().and_then(platform),
-        tls: server.map(|server| server["spec"]["tlsSecurityProfile"].clone()),
+        api_server,
     })
 }
 

@@ -125,6 +125,7 @@ fn environment(wish: &Wish<'_>) -> Vec<EnvVar> {
         own("MANAGED_BY", &label(names::relationship::MANAGED_BY)),
         variable("NMSTATE_INSTANCE_NODE_LOCK_FILE", &format!("{LOCK_FOLDER}/handler_lock")),
         variable("PROBE_DNS_HOST", &wish.spec.probe_configuration.dns.host),
+        variable("NMSTATE_PERSISTENCE", wish.spec.persistence.as_str()),
     ];
     environment.extend(wish.config.handler_environment.iter().map(|(name, value)| variable(name, value)));
     environment

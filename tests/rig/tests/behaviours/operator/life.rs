@@ -29,7 +29,7 @@ async fn an_nmstate_brings_everything_and_takes_it_away_again() -> Result<()> {
     let made = cluster.until_made().await?;
     for expected in [
         "Namespace /nmstate",
-        "ValidatingAdmissionPolicyBinding /nmstate-node-guard-enactments",
+        "ValidatingAdmissionPolicyBinding /nmstate-node-guard-enactments-binding",
         "ClusterRoleBinding /nmstate-handler",
         "RoleBinding default/nmstate-controller-events",
         "Service nmstate/nmstate-webhook",

@@ -44,7 +44,7 @@ async fn what_is_deleted_or_edited_comes_back() -> Result<()> {
         ("service", "nmstate-webhook", r#"{"spec":{"selector":{"name":"nobody"}}}"#),
         (
             "validatingadmissionpolicybinding",
-            "nmstate-node-guard-enactments",
+            "nmstate-node-guard-enactments-binding",
             r#"{"spec":{"validationActions":["Warn"]}}"#,
         ),
         ("networkpolicy", "default-deny-labelled-operand", r#"{"spec":{"policyTypes":["Ingress"]}}"#),
