@@ -1,0 +1,175 @@
+//! What must be true of every installation.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use super::{
+    rules::{Right, Rights},
+    *,
+};
+use crate::{catalogue, cluster_objects};
+
+fn configurations() -> [Config; 3] {
+    let usual = usual("registry.example/knmstate:1");
+    let apart = Config { operator_namespace: "operators".to_owned(), ..usual.clone() };
+    let second = Config { namespace: "second".to_owned(), prefix: Some("x".to_owned()), ..apart.clone() };
+    [usual, apart, second]
+}
+
+fn installed(config: &Config) -> Vec<Object> {
+    groups(config).into_iter().flat_map(|group| group.objects).collect()
+}
+
+/// What the operator may do in a namespace, or with what is in none, by the roles that are installed.
+fn held(installed: &[Object], namespace: Option<&str>) -> Rights {
+    let mut rights = Rights::default();
+    for object in installed {
+        let rules = match object {
+            Object::ClusterRole(role) => &role.rules,
+            Object::Role(role) if object.namespace() == namespace => &role.rules,
+            _ => continue,
+        };
+        rules.iter().flatten().for_each(|rule| rights.add(rule));
+    }
+    rights
+}
+
+#[test]
+fn the_operator_has_whatever_it_grants() {
+    for config in configurations() {
+        let installed = installed(&config);
+        for object in cluster_objects(&settings(&config)) {
+            let rules: &[PolicyRule] = match &object {
+                Object::ClusterRole(role) => role.rules.as_deref().unwrap_or_default(),
+                Object::Role(role) => role.rules.as_deref().unwrap_or_default(),
+                _ => continue,
+            };
+            let lacking = held(&installed, object.namespace()).lacking(&Rights::of(rules));
+            assert_eq!(lacking, Vec::<String>::new(), "{} in {:?}", object.name(), object.namespace());
+        }
+    }
+}
+
+#[test]
+fn the_operator_may_make_and_mend_and_remove_what_it_makes() {
+    for config in configurations() {
+        let installed = installed(&config);
+        for object in cluster_objects(&settings(&config)) {
+            let kind = catalogue::kind_of(object.api_version(), object.kind()).unwrap();
+            assert_eq!(kind.namespaced, object.namespace().is_some(), "{kind:?}");
+            let held = held(&installed, object.namespace());
+            for verb in ["get", "list", "watch", "create", "patch", "delete"] {
+                let right = Right {
+                    group: kind.group().to_owned(),
+                    resource: kind.plural.to_owned(),
+                    // It is not known to who decides.
+                    name: (!["create", "list", "watch"].contains(&verb)).then(|| object.name().to_owned()),
+                    verb: verb.to_owned(),
+                };
+                assert!(held.include(&right), "{right:?} in {:?}", object.namespace());
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_can_become_more_than_he_is() {
+    for config in configurations() {
+        for holdings in [of_operator(&config), of_remover(&config), of_checker(&config)] {
+            let all = [holdings.everywhere, holdings.at_home];
+            for rule in all.iter().chain(holdings.in_namespaces.values()).flat_map(Rights::rules) {
+                let words = [&rule.api_groups, &rule.resources].into_iter().flatten().flatten();
+                for word in words.chain(&rule.verbs) {
+                    assert!(!["*", "bind", "escalate", "impersonate"].contains(&&**word), "{rule:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn of_what_is_in_no_namespace_only_our_own_can_be_changed() {
+    let [config, ..] = configurations();
+    let writes = ["update", "patch", "delete", "deletecollection"];
+    // Users' objects, or those that operands write: what becomes of them is for others to guard.
+    let ours = |rule: &PolicyRule| rule.api_groups.iter().flatten().all(|group| group == names::GROUP);
+    for rule in of_operator(&config).everywhere.rules().iter().filter(|rule| !ours(rule)) {
+        let changes = rule.verbs.iter().any(|verb| writes.contains(&verb.as_str()));
+        assert!(!changes || rule.resource_names.is_some(), "{rule:?}");
+    }
+}
+
+#[test]
+fn secrets_are_read_and_removed_by_name_and_in_one_namespace() {
+    for config in configurations() {
+        let of_secrets = |rights: &Rights| -> Vec<PolicyRule> {
+            let named = |rule: &PolicyRule| rule.resources.iter().flatten().any(|name| name == "secrets");
+            rights.rules().into_iter().filter(named).collect()
+        };
+        let holdings = of_operator(&config);
+        assert_eq!(of_secrets(&holdings.everywhere), []);
+        for (namespace, rights) in &holdings.in_namespaces {
+            for rule in of_secrets(rights) {
+                assert_eq!(namespace, &config.namespace);
+                assert!(rule.verbs == ["create"] || rule.resource_names.is_some(), "{rule:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_remover_may_remove_what_is_made_but_no_definition() {
+    for config in configurations() {
+        let holdings = of_remover(&config);
+        let may_delete = |object: &Object| {
+            let kind = catalogue::kind_of(object.api_version(), object.kind()).unwrap();
+            let there = object.namespace().and_then(|namespace| holdings.in_namespaces.get(namespace));
+            let held = holdings.everywhere.clone().and(there.unwrap_or(&Rights::default()));
+            held.include(&Right {
+                group: kind.group().to_owned(),
+                resource: kind.plural.to_owned(),
+                name: Some(object.name().to_owned()),
+                verb: "delete".to_owned(),
+            })
+        };
+        for object in cluster_objects(&settings(&config)) {
+            assert!(may_delete(&object), "{} {}", object.kind(), object.name());
+        }
+        for definition in crds::all().map(Object::from) {
+            assert!(!may_delete(&definition), "{}", definition.name());
+        }
+    }
+}
+
+#[test]
+fn every_object_is_there_once_and_not_one_of_the_operands() {
+    for config in configurations() {
+        let mut seen = BTreeSet::new();
+        for object in installed(&config) {
+            let written = serde_json::to_value(&object).unwrap();
+            assert_eq!(written["apiVersion"], object.api_version());
+            assert_eq!(written["kind"], object.kind());
+            let managed = &written["metadata"]["labels"]["app.kubernetes.io/managed-by"];
+            assert!(managed.is_null(), "the operator would remove {written}");
+            let id = (object.kind(), object.namespace().map(str::to_owned), object.name().to_owned());
+            assert!(seen.insert(id), "twice: {written}");
+        }
+        for operand in cluster_objects(&settings(&config)) {
+            let id = (operand.kind(), operand.namespace().map(str::to_owned), operand.name().to_owned());
+            assert!(!seen.contains(&id) || operand.kind() == "Namespace", "{id:?} is made twice");
+        }
+    }
+}
+
+#[test]
+fn two_installations_share_nothing_but_the_kinds() {
+    let [_, apart, second] = configurations();
+    let ids = |config: &Config| -> BTreeSet<_> {
+        let ours = installed(config).into_iter().filter(|object| object.kind() != "CustomResourceDefinition");
+        ours.map(|object| (object.kind(), object.namespace().map(str::to_owned), object.name().to_owned()))
+            .collect()
+    };
+    let shared: Vec<_> = ids(&apart).intersection(&ids(&second)).cloned().collect();
+    assert_eq!(shared, [("Namespace", None, "operators".to_owned())]);
+}
