@@ -8,6 +8,7 @@ pub mod catalogue;
 mod config;
 mod disruption;
 pub mod facts;
+pub mod installation;
 pub mod live;
 mod monitor;
 mod namespace;

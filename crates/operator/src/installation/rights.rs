@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use knmstate_api::crds;
 
 use super::{rules::Rights, settings};
 use crate::{
     Config, Object,
     catalogue::{DEFINITION, KINDS, Kind, kind_of},
-    cluster_objects,
+    operands::widest,
     rights::{CORE, NMSTATE, READ, allow, allow_named},
 };
 
@@ -38,16 +37,10 @@ impl Holdings {
     }
 }
 
-/// Whatever the operator may ever make with this configuration, on any platform.
-fn operands(config: &Config) -> Vec<Object> {
-    let definitions = crds::all().map(Object::from).into_iter();
-    definitions.chain(cluster_objects(&settings(config))).collect()
-}
-
 /// Those of the operator.
 pub fn of_operator(config: &Config) -> Holdings {
     let mut holdings = Holdings::default();
-    let operands = operands(config);
+    let operands = widest(config);
     makes(&mut holdings, config, &operands);
     for object in &operands {
         grants(&mut holdings, object);
@@ -89,7 +82,7 @@ pub fn of_remover(config: &Config) -> Holdings {
             holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &["delete"]));
         }
     }
-    for (kind, object) in of_known_kinds(&operands(config)) {
+    for (kind, object) in of_known_kinds(&widest(config)) {
         let by_name = allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], &["delete"]);
         match object.namespace() {
             None if *kind != DEFINITION => holdings.everywhere.add(&by_name),
@@ -104,9 +97,9 @@ pub fn of_remover(config: &Config) -> Holdings {
     leftovers(config).iter().for_each(|rule| of_operands.add(rule));
     holdings.at_home.add(&allow_named(
         "apps",
-        &["deployments", "deployments/scale"],
+        &["deployments"],
         vec![settings(config).operator()],
-        &["get", "patch"],
+        &["get", "delete"],
     ));
     holdings
 }

@@ -83,7 +83,7 @@ pub fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
 }
 
 /// The same, but only for objects of these names. To list and watch them they have to be selected by name.
-fn allow_named(group: &str, resources: &[&str], names: Vec<String>, verbs: &[&str]) -> PolicyRule {
+pub fn allow_named(group: &str, resources: &[&str], names: Vec<String>, verbs: &[&str]) -> PolicyRule {
     PolicyRule { resource_names: Some(names), ..allow(group, resources, verbs) }
 }
 

@@ -9,6 +9,7 @@ mod crds;
 mod examples;
 mod handler;
 mod handler_process;
+mod installation;
 mod kube_node;
 mod kubernetes_store;
 mod lab;

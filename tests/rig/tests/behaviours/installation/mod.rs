@@ -1,0 +1,4 @@
+//! The product on a cluster of real kubelet nodes, installed as users install it: every process is a pod.
+
+mod manifests;
+mod site;
