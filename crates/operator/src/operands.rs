@@ -4,7 +4,7 @@ use knmstate_api::{NMStateSpec, crds, names::relationship};
 
 use crate::{
     Config, Group, Object, Settings, catalogue::KINDS, disruption, facts::Facts, groups, monitor,
-    network_policies, readers, services, workloads,
+    network_policies, readers, rights::allow_named, services, workloads,
 };
 
 /// What operands are made from.
@@ -62,6 +62,16 @@ pub fn managed_by(settings: &Settings) -> (String, String) {
 
 fn complete(object: &mut Object, wish: &Wish<'_>) {
     let (key, value) = managed_by(wish.settings);
+    if let Object::ClusterRole(role) = object
+        && wish.facts.openshift
+        && role.metadata.name.as_deref() == Some(&wish.settings.handler_account())
+    {
+        // Of what OpenShift has, the only one that lets a pod have the network of its machine and SELinux' free type.
+        let constraints = ["securitycontextconstraints"];
+        let privileged = vec!["privileged".to_owned()];
+        let right = allow_named("security.openshift.io", &constraints, privileged, &["use"]);
+        role.rules.get_or_insert_default().push(right);
+    }
     if let Object::Namespace(namespace) = object {
         if wish.facts.own_namespace {
             let annotations = namespace.metadata.annotations.get_or_insert_default();

@@ -3,6 +3,7 @@
 mod gate;
 mod life;
 mod mends;
+mod openshift;
 mod settings;
 
 use std::{collections::BTreeSet, time::Duration};

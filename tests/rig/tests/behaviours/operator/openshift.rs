@@ -1,0 +1,117 @@
+//! What is different where the cluster is OpenShift: who keeps certificates, who says what TLS is like, who may read.
+
+use anyhow::{Result, ensure};
+
+use super::*;
+
+/// The kinds of OpenShift that are asked for, as far as it matters here.
+fn definition(group: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+async fn apply(cluster: &Installation, object: &Value) -> Result<()> {
+    cluster
+        .until("the API server to take it", async || {
+            cluster.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
+            Ok(())
+        })
+        .await
+}
+
+fn api_server(profile: &Value) -> Value {
+    json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "APIServer",
+        "metadata": {"name": "cluster"},
+        "spec": {"tlsSecurityProfile": profile},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_openshift_its_own_services_are_used() -> Result<()> {
+    let cluster = Installation::new().await?;
+    for (group, kind, plural) in [
+        ("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints"),
+        ("config.openshift.io", "APIServer", "apiservers"),
+    ] {
+        apply(&cluster, &definition(group, kind, plural)).await?;
+        let name = format!("crd/{plural}.{group}");
+        cluster.api.kubectl(["wait", "--for=condition=Established", &name]).await?.success()?;
+    }
+    apply(&cluster, &api_server(&json!({"type": "Modern", "modern": {}}))).await?;
+    let reader = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "cluster-reader"},
+        "aggregationRule": {"clusterRoleSelectors": [
+            {"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-cluster-reader": "true"}},
+        ]},
+    });
+    apply(&cluster, &reader).await?;
+    let _operator = cluster.start()?;
+    cluster.switch_on(json!({})).await?;
+    cluster.until_made().await?;
+
+    let controller = cluster.get("deployment", "nmstate-webhook").await?["spec"]["template"]["spec"].clone();
+    let container = &controller["containers"][0];
+    let args = container["args"].to_string();
+    ensure!(args.contains("--certificate-dir=") && args.contains("--tls-profile="), "{args}");
+    assert_eq!(controller["volumes"][0]["secret"]["secretName"], "openshift-nmstate-webhook");
+    assert_eq!(container["securityContext"]["runAsUser"], Value::Null, "OpenShift chooses the user");
+    let service = cluster.get("service", "nmstate-webhook").await?;
+    let secret = &service["metadata"]["annotations"]["service.beta.openshift.io/serving-cert-secret-name"];
+    assert_eq!(secret, "openshift-nmstate-webhook");
+    let namespace = cluster.get("namespace", NAMESPACE).await?["metadata"].clone();
+    assert_eq!(namespace["annotations"]["openshift.io/node-selector"], "");
+    let role = cluster.get("clusterrole", "nmstate-handler").await?["rules"].to_string();
+    ensure!(role.contains("securitycontextconstraints"), "{role}");
+    let handler = cluster.get("daemonset", "nmstate-handler").await?["spec"]["template"]["spec"].clone();
+    assert_eq!(handler["containers"][0]["securityContext"]["seLinuxOptions"]["type"], "spc_t");
+
+    let profile = cluster.get("configmap", "nmstate-tls-config").await?["data"]["profile.json"].clone();
+    ensure!(text(&profile).contains("VersionTLS13"), "{profile}");
+    cluster
+        .until("cluster readers to be able to read node states", async || {
+            let may = ["auth", "can-i", "list", "nodenetworkstates", "--as=reader"];
+            cluster
+                .api
+                .kubectl([
+                    "create",
+                    "clusterrolebinding",
+                    "reader",
+                    "--clusterrole=cluster-reader",
+                    "--user=reader",
+                ])
+                .await?;
+            cluster.api.kubectl(may).await?.success()?;
+            Ok(())
+        })
+        .await?;
+
+    // A profile that can be followed in part is, and that is said.
+    let partly = json!({"type": "Old", "old": {}});
+    apply(&cluster, &api_server(&partly)).await?;
+    cluster
+        .until("the new profile", async || {
+            let profile =
+                cluster.get("configmap", "nmstate-tls-config").await?["data"]["profile.json"].clone();
+            ensure!(text(&profile).contains("VersionTLS12"), "{profile}");
+            Ok(())
+        })
+        .await
+}
