@@ -28,7 +28,7 @@ pub struct Agent<H, S> {
 impl<H: Host, S: Store> Agent<H, S> {
     pub async fn new(parts: Parts<H, S>) -> Self {
         let (host, store) = (parts.host.clone(), parts.store.clone());
-        let steady = Steady::default();
+        let steady = Steady::shared_by(parts.settings.work_lock.clone());
         let stop = watch::Sender::new(false);
         let reporter = Reporter::new(host, store.clone(), steady.clone());
         let engine = Engine::new(parts, steady, stop.subscribe()).await;

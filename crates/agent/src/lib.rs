@@ -21,4 +21,5 @@ pub mod report;
 pub mod steady;
 pub mod store;
 pub mod stores;
+pub mod work_lock;
 pub mod yaml;

@@ -1,8 +1,10 @@
 //! One change at a time, and nobody looks while it is half done.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+
+use crate::work_lock::WorkLock;
 
 /// Who changes the network holds this while it is neither as before nor settled; who reports it takes it to read.
 #[derive(Clone, Debug, Default)]
@@ -12,16 +14,29 @@ pub struct Steady(Arc<Inner>);
 struct Inner {
     lock: Arc<Mutex<()>>,
     settled: Notify,
+    /// Keeps other processes out, too; see [`WorkLock`].
+    file: Option<PathBuf>,
 }
 
 /// The network is in no in-between state, or is in one that its holder knows of, as long as this lives.
 #[derive(Debug)]
-pub struct Held(#[expect(dead_code, reason = "it is held, not looked at")] OwnedMutexGuard<()>);
+#[expect(dead_code, reason = "it is held, not looked at")]
+pub struct Held(Option<WorkLock>, OwnedMutexGuard<()>);
 
 impl Steady {
+    /// One that other processes respect, by a file that they know.
+    pub fn shared_by(file: Option<PathBuf>) -> Self {
+        Self(Arc::new(Inner { file, ..Inner::default() }))
+    }
+
     /// Waits until the network is in no in-between state, and keeps it so.
     pub async fn hold(&self) -> Held {
-        Held(Arc::clone(&self.0.lock).lock_owned().await)
+        let guard = Arc::clone(&self.0.lock).lock_owned().await;
+        let lock = match &self.0.file {
+            Some(file) => WorkLock::wait(file.clone()).await,
+            None => None,
+        };
+        Held(lock, guard)
     }
 
     /// Says that a change has just been settled: the network should be read at once.

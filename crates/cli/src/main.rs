@@ -6,6 +6,7 @@ mod commands;
 mod logging;
 mod node_lock;
 mod outcome_table;
+mod persistence;
 mod shutdown;
 
 use std::{

@@ -27,6 +27,9 @@ struct Arguments {
     /// How many times longer than usual the machine may take for everything.
     #[arg(long, default_value_t = 1)]
     slowness: u32,
+    /// Keep changes in NetworkManager's memory.
+    #[arg(long)]
+    memory_only: bool,
     #[command(subcommand)]
     trial: Trial,
 }
@@ -86,6 +89,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let arguments = Arguments::parse();
     let mut options = Options::new(arguments.journal);
+    options.memory_only = arguments.memory_only;
     let slowness = arguments.slowness;
     let usual = Limits::default();
     options.limits = Limits {

@@ -48,6 +48,14 @@ pub trait Host: Clone + Send + Sync + 'static {
         deadline: Duration,
     ) -> impl Future<Output = Result<Checkpoint, HostError>> + Send;
 
+    /// Leaves a change that was applied to another program, which has `deadline` from now on to commit it or to roll it
+    /// back. The machine goes back by itself when it does neither; until then nobody else settles the change.
+    fn leave_open(
+        &self,
+        checkpoint: &Checkpoint,
+        deadline: Duration,
+    ) -> impl Future<Output = Result<(), HostError>> + Send;
+
     /// Makes the change permanent. After [`HostError::CheckpointGone`] it is not: roll back, or read the state.
     fn commit(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
 
@@ -59,7 +67,8 @@ pub trait Host: Clone + Send + Sync + 'static {
     fn roll_back(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
 
     /// Changes that are neither committed nor rolled back: those of this agent, also of an earlier life of it, and
-    /// those of other programs. A restarted agent rolls back its own before it does anything else.
+    /// those of other programs. A restarted agent rolls back its own before it does anything else, unless they were
+    /// [left open](Host::leave_open).
     fn open_checkpoints(&self) -> impl Future<Output = Result<Vec<OpenCheckpoint>, HostError>> + Send;
 
     /// What is known about the versions now; never waits for a service that is down.
@@ -125,6 +134,15 @@ pub struct OpenCheckpoint {
     /// Made by this agent, in this life or an earlier one. Nobody else's may be committed or rolled back.
     pub ours: bool,
     pub guard: Guard,
+    /// It was left open on purpose, for another program to settle within this time; see [`Host::leave_open`].
+    pub left_open: Option<Duration>,
+}
+
+impl OpenCheckpoint {
+    /// Whether it is what an earlier life of this agent has left behind, so that it has to be rolled back.
+    pub fn is_ours_to_undo(&self) -> bool {
+        self.ours && self.left_open.is_none()
+    }
 }
 
 /// Who puts the machine back if nobody settles the change.

@@ -87,6 +87,7 @@ pub async fn all<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
     let ground = &Ground { deadline: ground.deadline.max(took * ROOM).min(ground.limit), ..ground.clone() };
     time_restores(host, ground).await?;
     a_change_outlives_its_maker(host, ground).await?;
+    what_is_left_open_is_for_others(host, ground).await?;
     committing_keeps(host, ground).await?;
     one_change_at_a_time(host, ground).await?;
     what_is_so_already_is_not_touched(host, ground).await
@@ -197,6 +198,38 @@ pub async fn a_change_outlives_its_maker<H: Host>(host: &H, ground: &Ground) -> 
     }
     law.satisfied(&desired).await?;
     law.roll_back(&left.checkpoint).await?;
+    law.same(&before, &law.look().await?)
+}
+
+/// A change that is left open says so, is not for the next life of the agent to undo, and can be settled by whoever
+/// knows its name; also one that changes nothing.
+pub async fn what_is_left_open_is_for_others<H: Host>(host: &H, ground: &Ground) -> Result<(), Broken> {
+    let law = Law::new("what is left open is for others", host, ground);
+    let before = law.look().await?;
+    let nothing = law.parse(json!({ "interfaces": [] }))?;
+    for (desired, commit) in [(law.bridge_and_address()?, false), (nothing, true)] {
+        let checkpoint = law.begin(&desired).await?;
+        law.expect("leaving it open", host.leave_open(&checkpoint, ground.limit).await)?;
+        let open = law.expect("listing open checkpoints", host.open_checkpoints().await)?;
+        match open.iter().find(|open| open.checkpoint == checkpoint) {
+            Some(open) if open.ours && open.left_open.is_some() && !open.is_ours_to_undo() => {}
+            other => return law.broken(format!("it should be listed as left open, but there is {other:?}")),
+        }
+        law.satisfied(&desired).await?;
+        match host.begin(&law.bridge_with_route()?, ground.limit).await {
+            Err(HostError::Busy { checkpoint: other, .. }) if other == checkpoint => {}
+            other => {
+                return law.broken(format!("a second change should find it in its way, but got {other:?}"));
+            }
+        }
+        if commit {
+            law.expect("committing", host.commit(&checkpoint).await)?;
+        } else {
+            law.roll_back(&checkpoint).await?;
+        }
+        law.gone("leaving open what is settled", host.leave_open(&checkpoint, ground.limit).await)?;
+        law.nothing_of_ours_is_open().await?;
+    }
     law.same(&before, &law.look().await?)
 }
 

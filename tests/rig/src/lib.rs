@@ -35,6 +35,7 @@ pub mod parts;
 mod pki;
 pub mod process;
 pub mod product;
+mod reboot;
 pub mod request;
 pub mod role;
 pub mod services;

@@ -86,6 +86,10 @@ impl Host for CountedHost {
         begun
     }
 
+    async fn leave_open(&self, checkpoint: &Checkpoint, deadline: Duration) -> Result<(), HostError> {
+        self.host.leave_open(checkpoint, deadline).await
+    }
+
     async fn commit(&self, checkpoint: &Checkpoint) -> Result<(), HostError> {
         let settled = self.host.commit(checkpoint).await;
         if settled.is_ok() {

@@ -12,14 +12,14 @@ mod round;
 mod tests;
 mod transaction;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use knmstate_api::enactment::Timings;
 use knmstate_core::{
     enactment::Stage,
     progress::{Progress, Retries},
 };
-use knmstate_host::{Events, Host, HostError, Topic};
+use knmstate_host::{Events, Host, HostError, OpenCheckpoint, Topic};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -49,6 +49,10 @@ pub struct Settings {
     pub probes: Duration,
     /// How long to wait for orders at the start before those on disk are carried out instead.
     pub patience: Duration,
+    /// The file by which processes that work on the network of this node keep out of each other's way.
+    pub work_lock: Option<PathBuf>,
+    /// Whether ports of bridges become trunks where nothing else is said, as in policies.
+    pub bridge_defaults: bool,
 }
 
 impl Settings {
@@ -59,6 +63,8 @@ impl Settings {
             transaction: Duration::from_mins(4),
             probes: Duration::from_mins(2),
             patience: Duration::from_secs(10),
+            work_lock: None,
+            bridge_defaults: true,
         }
     }
 }
@@ -218,6 +224,18 @@ impl<H: Host, S: Store> Engine<H, S> {
         }
     }
 
+    /// Keeps everybody else from the network. False when we are told to stop before that is possible.
+    async fn hold(&mut self) -> bool {
+        if self.held.is_none() {
+            let mut stop = self.stop.clone();
+            tokio::select! {
+                held = self.steady.hold() => self.held = Some(held),
+                () = stopped(&mut stop) => {}
+            }
+        }
+        self.held.is_some()
+    }
+
     /// The network is in no in-between state any more; whoever reports it may look.
     fn let_go(&mut self) {
         if self.held.take().is_some() {
@@ -249,6 +267,8 @@ impl<H: Host, S: Store> Engine<H, S> {
             () = at_next => return Ok(()),
             () = wait_for(events, Topic::ServiceBack) => {
                 self.progress.service_is_back();
+                // It has forgotten what was open, also what a command had left open: nobody but us puts that back.
+                self.hold().await;
                 return Ok(());
             }
             () = new_orders => {}
@@ -258,9 +278,9 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 }
 
-/// Rolls back every change that is open and ours. What is gone by the time we get there has rolled back by itself.
-async fn roll_back_ours<H: Host>(host: &H) -> Result<(), HostError> {
-    for open in host.open_checkpoints().await?.into_iter().filter(|open| open.ours) {
+/// Rolls back every change that is open and ours, unless it was left open for somebody else. What is gone by the time we get there has rolled back by itself.
+pub(crate) async fn roll_back_ours<H: Host>(host: &H) -> Result<(), HostError> {
+    for open in host.open_checkpoints().await?.into_iter().filter(OpenCheckpoint::is_ours_to_undo) {
         tracing::warn!(checkpoint = %open.checkpoint, "a change was left open; it is rolled back");
         match host.roll_back(&open.checkpoint).await {
             Ok(()) | Err(HostError::CheckpointGone { .. }) => {}

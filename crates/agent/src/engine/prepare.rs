@@ -39,7 +39,11 @@ pub(super) fn prepare(
 ) -> Result<Prepared, HostError> {
     let wanted = spec.desired_state.clone().unwrap_or_default();
     let resolved = resolve(&wanted.0, &spec.capture, current, known)?;
-    let (desired, notes) = with_bridge_defaults(resolved.desired, abilities)?;
+    let (desired, notes) = if settings.bridge_defaults {
+        with_bridge_defaults(resolved.desired, abilities)?
+    } else {
+        (resolved.desired, Vec::new())
+    };
 
     let deadlines = spec.deadlines.clone().unwrap_or_default();
     let transaction_deadline =

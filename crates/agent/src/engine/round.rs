@@ -37,8 +37,8 @@ impl<H: Host, S: Store> Engine<H, S> {
         // Idle it need not show itself; at work it has to come to an end.
         let longest = self.settings.transaction * 2 + self.settings.probes + MARGIN;
         let _alive = self.health.expect("engine", longest * u32::try_from(due.len()).unwrap_or(1));
-        if self.held.is_none() {
-            self.held = Some(self.steady.hold().await);
+        if !self.hold().await {
+            return Ok(true);
         }
         let mut left = due;
         loop {

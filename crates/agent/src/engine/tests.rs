@@ -1,5 +1,7 @@
 //! The engine on a machine in memory, under a clock that moves only when everybody waits.
 
+mod left_open;
+
 use std::{net::TcpListener, path::Path};
 
 use knmstate_api::{

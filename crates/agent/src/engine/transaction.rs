@@ -24,7 +24,7 @@ use knmstate_core::{
     probes::Probe,
     progress::{Progress, Setback},
 };
-use knmstate_host::{Checkpoint, Events, Host, HostError, NetworkState, Topic};
+use knmstate_host::{Checkpoint, Events, Host, HostError, NetworkState, OpenCheckpoint, Topic};
 use tokio::{sync::watch, time::Instant};
 
 use super::{enactments::Enactments, milliseconds, prepare::Prepared};
@@ -141,7 +141,7 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
     async fn after_failed_begin(&self, error: &HostError) -> Failure {
         let mut failure = Failure::of_host(error);
         failure.is_open = match self.host.open_checkpoints().await {
-            Ok(open) => open.iter().any(|open| open.ours),
+            Ok(open) => open.iter().any(OpenCheckpoint::is_ours_to_undo),
             Err(_) => true,
         };
         failure

@@ -17,6 +17,7 @@ use knmstate_agent::{
     ledger::Ledger,
     probes::{DNS_HOST, Prober},
     stores::directory::{DirectoryStore, Options},
+    work_lock,
 };
 use knmstate_core::progress::Retries;
 use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
@@ -27,6 +28,7 @@ use crate::{
     logging::{self, Format, Verbosity},
     node_lock,
     outcome_table::{Row, table},
+    persistence::PersistenceArgs,
     shutdown,
 };
 
@@ -77,6 +79,9 @@ pub struct Args {
     /// How long a change may stay unconfirmed before the machine itself takes it back, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(5..=3600))]
     change_deadline: u64,
+
+    #[command(flatten)]
+    persistence: PersistenceArgs,
 
     /// How much is logged to standard error; with --once warn if not given, otherwise info.
     #[arg(long = "v", value_enum, value_name = "LEVEL")]
@@ -158,12 +163,15 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         );
     };
 
-    let host = NetworkManagerHost::start(HostOptions::new(state.join("journal")))
-        .await
-        .context("cannot watch the network of this machine")?;
+    let memory_only = args.persistence.is_memory_only();
+    let host =
+        NetworkManagerHost::start(HostOptions { memory_only, ..HostOptions::new(state.join("journal")) })
+            .await
+            .context("cannot watch the network of this machine")?;
     let settings = Settings {
         retries: Retries { most: args.max_attempts, ..Retries::default() },
         transaction: Duration::from_secs(args.change_deadline),
+        work_lock: Some(state.join(work_lock::FILE)),
         ..Settings::new(node)
     };
     let prober = Prober::new(host.clone(), None, args.dns_probe_host);

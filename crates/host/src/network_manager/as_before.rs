@@ -67,14 +67,10 @@ mod tests {
             "dns-resolver": { "config": {} }
         });
         let entry = Entry {
-            checkpoint: None,
-            service: String::new(),
-            noted_at_ms: 0,
-            committing: false,
             before: before.clone(),
             revert: Value::Null,
             touched: vec!["eth1".to_owned(), "br1".to_owned()],
-            profiles: vec![],
+            ..Entry::default()
         };
         let mut others_moved = before.clone();
         others_moved["interfaces"][1]["mtu"] = json!(9000);

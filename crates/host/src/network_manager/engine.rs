@@ -58,8 +58,8 @@ pub(super) fn parse(value: &Value, scrubber: &Scrubber) -> Result<Document, Host
 }
 
 /// A document that is to be applied without being made permanent.
-pub(super) fn uncommitted(mut desired: Document, deadline: Duration) -> Document {
-    desired.set_commit(false).set_timeout(whole_seconds(deadline));
+pub(super) fn uncommitted(mut desired: Document, deadline: Duration, memory_only: bool) -> Document {
+    desired.set_commit(false).set_timeout(whole_seconds(deadline)).set_memory_only(memory_only);
     desired
 }
 

@@ -89,6 +89,16 @@ impl Host for NetworkManagerHost {
         self.ask(Operation::Begin, limit, move |reply| Request::Begin { desired, deadline, reply })
     }
 
+    fn leave_open(
+        &self,
+        checkpoint: &Checkpoint,
+        deadline: Duration,
+    ) -> impl Future<Output = Result<(), HostError>> + Send {
+        let checkpoint = checkpoint.clone();
+        let limit = self.shared.limits.observe + self.shared.limits.answer * 3;
+        self.ask(Operation::Begin, limit, move |reply| Request::LeaveOpen { checkpoint, deadline, reply })
+    }
+
     fn commit(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send {
         let checkpoint = checkpoint.clone();
         let limit = self.shared.limits.observe + self.shared.limits.answer * 2;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{service, unchanged};
 use crate::error::{HostError, Place};
 use crate::host::Checkpoint;
 
@@ -23,7 +24,7 @@ pub(super) struct Journal {
 }
 
 /// One change that is not settled.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
     /// NetworkManager's name for its checkpoint, once it is known.
@@ -42,6 +43,16 @@ pub(super) struct Entry {
     pub(super) touched: Vec<String>,
     /// The connection profiles that were there before, by their UUIDs.
     pub(super) profiles: Vec<String>,
+    /// The change is in NetworkManager's memory alone, and so has to be the way back.
+    #[serde(default)]
+    pub(super) memory_only: bool,
+    /// The start of the machine in which it was made; see `service::boot_id`.
+    #[serde(default)]
+    pub(super) boot: String,
+    /// Whoever made the change has left it to another program, and nobody else may settle it before this time.
+    /// Without it the change belongs to the process that makes it, and to nobody once that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) left_open_until_ms: Option<i64>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -56,6 +67,17 @@ impl Entry {
     pub(super) fn name(&self) -> Checkpoint {
         // Without a name, the process ended before it could learn it.
         Checkpoint::new(self.checkpoint.as_deref().unwrap_or("unnamed"))
+    }
+
+    /// The note of a change that changes nothing and was left open all the same.
+    pub(super) fn unchanged(checkpoint: &Checkpoint, left_open_until_ms: Option<i64>) -> Self {
+        let (checkpoint, boot) = (Some(checkpoint.as_str().to_owned()), service::boot_id());
+        Self { checkpoint, boot, left_open_until_ms, ..Self::default() }
+    }
+
+    /// Whether there is nothing behind it.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.checkpoint.as_deref().is_some_and(|name| name.starts_with(unchanged::PREFIX))
     }
 
     /// Whether an interface was up before the change.
@@ -139,7 +161,7 @@ mod tests {
             before: json!({ "interfaces": [] }),
             revert: json!({ "interfaces": [{ "name": "eth1", "802.1x": { "password": "hush" } }] }),
             touched: vec!["eth1".to_owned()],
-            profiles: vec![],
+            ..Entry::default()
         }
     }
 

@@ -12,11 +12,14 @@ pub struct Options {
     /// The folder in which the way back is noted while a change is open. It must outlive the process, and a reboot.
     pub journal: PathBuf,
     pub limits: Limits,
+    /// Whether changes are kept in NetworkManager's memory and not on the machine's disk, so that a reboot comes back
+    /// with what is on disk. See `memory_only.rs` for what that means.
+    pub memory_only: bool,
 }
 
 impl Options {
     pub fn new(journal: impl Into<PathBuf>) -> Self {
-        Self { journal: journal.into(), limits: Limits::default() }
+        Self { journal: journal.into(), limits: Limits::default(), memory_only: false }
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits)
     let before = NetworkState::parse(entry.before.clone())?;
     let mut scrubber = Scrubber::default();
     scrubber.learn(&entry.revert);
-    let revert = engine::parse(&raised(entry, &before), &scrubber)?;
+    let mut revert = engine::parse(&raised(entry, &before), &scrubber)?;
+    revert.set_memory_only(entry.memory_only);
     match timeout(limits.roll_back, Box::pin(revert.apply_async())).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
@@ -161,16 +162,7 @@ mod tests {
             { "name": "eth1", "state": "up", "mtu": 1500 },
             { "name": "br1", "state": "absent" }
         ] });
-        let entry = Entry {
-            checkpoint: None,
-            service: String::new(),
-            noted_at_ms: 0,
-            committing: false,
-            before: before.clone().into_value(),
-            revert,
-            touched: vec![],
-            profiles: vec![],
-        };
+        let entry = Entry { before: before.clone().into_value(), revert, ..Entry::default() };
         assert_eq!(raised(&entry, &before), expected);
     }
 }

@@ -1,14 +1,15 @@
 //! NetworkManager on the bus, as far as nmstate does not show it: its checkpoints, and which NetworkManager it is.
 
 use std::collections::HashMap;
+use std::fs;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use tokio::time::timeout;
 use zbus::fdo::DBusProxy;
-use zbus::names::{BusName, OwnedUniqueName};
+use zbus::names::{BusName, OwnedUniqueName, UniqueName};
 use zbus::proxy::CacheProperties;
-use zbus::zvariant::{ObjectPath, OwnedObjectPath, OwnedValue};
+use zbus::zvariant::{ObjectPath, OwnedObjectPath};
 
 use super::classify;
 use crate::error::HostError;
@@ -46,20 +47,6 @@ trait CheckpointObject {
     fn rollback_timeout(&self) -> zbus::Result<u32>;
 }
 
-#[zbus::proxy(
-    interface = "org.freedesktop.NetworkManager.Settings",
-    default_path = "/org/freedesktop/NetworkManager/Settings"
-)]
-trait Settings {
-    fn list_connections(&self) -> zbus::Result<Vec<OwnedObjectPath>>;
-}
-
-#[zbus::proxy(interface = "org.freedesktop.NetworkManager.Settings.Connection")]
-trait Profile {
-    fn get_settings(&self) -> zbus::Result<HashMap<String, HashMap<String, OwnedValue>>>;
-    fn delete(&self) -> zbus::Result<()>;
-}
-
 /// A checkpoint as NetworkManager shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
@@ -78,14 +65,6 @@ pub(super) enum Hold {
     Active,
     /// It is being configured, or let go.
     Changing,
-}
-
-/// A connection profile of NetworkManager.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KnownProfile {
-    pub(super) uuid: String,
-    pub(super) interface: Option<String>,
-    path: OwnedObjectPath,
 }
 
 /// One running NetworkManager. When it is restarted, this is the way to one that does not exist any more: nothing
@@ -121,6 +100,11 @@ impl Service {
 
     pub(super) fn connection(&self) -> &zbus::Connection {
         &self.connection
+    }
+
+    /// The name on the bus that only this start of NetworkManager has.
+    pub(super) fn owner(&self) -> UniqueName<'_> {
+        self.owner.as_ref()
     }
 
     async fn manager(&self) -> zbus::Result<ManagerProxy<'_>> {
@@ -214,38 +198,7 @@ impl Service {
         .await
     }
 
-    pub(super) async fn profiles(&self) -> Result<Vec<KnownProfile>, HostError> {
-        self.bounded(Operation::Observe, async {
-            let settings =
-                SettingsProxy::builder(&self.connection).destination(self.owner.as_ref())?.build().await?;
-            let mut profiles = Vec::new();
-            for path in settings.list_connections().await? {
-                let Ok(settings) = self.profile(&path).await?.get_settings().await else { continue };
-                let text = |key: &str| -> Option<String> {
-                    let value = settings.get("connection")?.get(key)?;
-                    String::try_from(value.try_clone().ok()?).ok()
-                };
-                if let Some(uuid) = text("uuid") {
-                    profiles.push(KnownProfile { uuid, interface: text("interface-name"), path });
-                }
-            }
-            Ok(profiles)
-        })
-        .await
-    }
-
-    pub(super) async fn delete_profile(&self, profile: &KnownProfile) -> Result<bool, HostError> {
-        self.bounded_if_there(Operation::RollBack, async {
-            self.profile(&profile.path).await?.delete().await
-        })
-        .await
-    }
-
-    async fn profile<'a>(&'a self, path: &'a OwnedObjectPath) -> zbus::Result<ProfileProxy<'a>> {
-        ProfileProxy::builder(&self.connection).destination(self.owner.as_ref())?.path(path)?.build().await
-    }
-
-    async fn bounded_if_there(
+    pub(super) async fn bounded_if_there(
         &self,
         operation: Operation,
         call: impl Future<Output = zbus::Result<()>>,
@@ -260,7 +213,7 @@ impl Service {
         self.bounded(operation, call).await
     }
 
-    async fn bounded<T>(
+    pub(super) async fn bounded<T>(
         &self,
         operation: Operation,
         call: impl Future<Output = zbus::Result<T>>,
@@ -281,6 +234,12 @@ fn object_path(path: &str) -> Result<ObjectPath<'_>, HostError> {
 pub(super) fn whole_seconds(deadline: Duration) -> u32 {
     let seconds = deadline.as_secs().saturating_add(u64::from(deadline.subsec_nanos() > 0));
     u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
+}
+
+/// Which start of the machine this is; empty when that cannot be told.
+pub(super) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
 }
 
 /// The clock by which NetworkManager stamps its checkpoints.

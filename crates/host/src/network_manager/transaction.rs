@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use nmstate::{NetworkState as Document, NmstateError};
-use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::as_before::{is_at_rest, looks_as_before};
 use super::classify::{self, Stage};
 use super::journal::{Entry, Journal};
 use super::options::{Limits, Options};
-use super::service::{self, Held, Service};
+use super::ownership::{self, Moment, is_ours, is_settled, ours};
+use super::prepare::{Prepared, prepare};
+use super::service::{self, Held, Service, whole_seconds};
 use super::service_watch::{Happening, watch};
 use super::unchanged::Unchanged;
-use super::{engine, kinds, misunderstood, preflight, restore};
+use super::{engine, memory_only, restore};
 use crate::error::HostError;
 use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan};
-use crate::secrets::Scrubber;
-use crate::state::{NetworkState, interface_name};
+use crate::state::NetworkState;
 
 /// How often the machine is looked at while it settles after a roll-back.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -27,6 +27,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Transactions {
     journal: Journal,
     limits: Limits,
+    memory_only: bool,
     unchanged: Unchanged,
 }
 
@@ -37,21 +38,12 @@ enum Applied {
     ServiceGone,
 }
 
-/// What is desired, and everything that was worked out about it before anything is touched.
-struct Prepared {
-    document: Document,
-    difference: NetworkState,
-    before: NetworkState,
-    revert: Value,
-    touched: Vec<String>,
-    scrubber: Scrubber,
-}
-
 impl Transactions {
     pub(super) fn new(options: Options) -> Self {
         Self {
             journal: Journal::new(options.journal),
             limits: options.limits,
+            memory_only: options.memory_only,
             unchanged: Unchanged::default(),
         }
     }
@@ -80,11 +72,14 @@ impl Transactions {
             revert: plan.revert.clone(),
             touched: plan.touched.clone(),
             profiles: profiles.into_iter().map(|profile| profile.uuid).collect(),
+            memory_only: self.memory_only,
+            boot: service::boot_id(),
+            left_open_until_ms: None,
         };
         self.journal.write(&entry)?;
         let failure = match self.apply(&service, &plan.document, &mut entry, deadline).await {
             Ok(Applied::Finished(Ok(()))) => {
-                match self.guard_from_now(&service, &mut entry, deadline).await {
+                match self.after_apply(&service, desired, &mut entry, deadline).await {
                     Ok(checkpoint) => return Ok(checkpoint),
                     Err(failure) => failure,
                 }
@@ -99,67 +94,33 @@ impl Transactions {
         Err(self.undo_failed(&entry, failure).await)
     }
 
-    /// Works out what would be done, and says it.
-    pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
-        let service = Service::find(self.limits.answer).await?;
-        let prepared = self.prepare(&service, desired).await?;
-        Ok(prepared.map_or_else(Plan::default, |prepared| Plan { difference: prepared.difference }))
+    /// What nmstate leaves undone; and from now on the caller has `deadline` to decide.
+    async fn after_apply(
+        &self,
+        service: &Service,
+        desired: &NetworkState,
+        entry: &mut Entry,
+        deadline: Duration,
+    ) -> Result<Checkpoint, HostError> {
+        if entry.memory_only {
+            memory_only::hold_back_what_is_absent(service, desired).await?;
+        }
+        self.guard_from_now(service, entry, deadline).await
     }
 
-    /// Works out what would be done; `None` when everything is as desired.
     async fn prepare(
         &self,
         service: &Service,
         desired: &NetworkState,
     ) -> Result<Option<Prepared>, HostError> {
-        let mut scrubber = Scrubber::default();
-        let value = desired.clone().into_value();
-        scrubber.learn(&value);
-        let document = engine::parse(&value, &scrubber)?;
-        let current = engine::read(self.limits.observe).await?;
-        scrubber.learn(&engine::to_value(&current)?);
-        let before = engine::shown(current.clone())?;
+        prepare(service, desired, &self.limits, self.memory_only).await
+    }
 
-        let mut touched: Vec<String> =
-            desired.interfaces().map(|interface| interface_name(interface).to_owned()).collect();
-        let refused = |error: NmstateError, touched: &[String]| match classify::nmstate(
-            &error,
-            Stage::Checking,
-            touched,
-            &scrubber,
-        ) {
-            HostError::Invalid { place, why } => HostError::Invalid {
-                place: misunderstood::find_with_types(desired, &before).unwrap_or(place),
-                why,
-            },
-            other => other,
-        };
-        preflight::check(desired, &before)?;
-        document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
-        let difference =
-            engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
-        let difference = without_what_is_gone(difference, &before, service).await?;
-        if difference.sections().is_empty() {
-            return Ok(None);
-        }
-        kinds::check(desired, &before).await?;
-        let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;
-        let revert = engine::to_value(&revert)?;
-        // A change of one interface may reach into others: its ports, those that it is the controller of.
-        for interface in NetworkState::parse(revert.clone())?.interfaces() {
-            let name = interface_name(interface);
-            if !touched.iter().any(|known| known == name) {
-                touched.push(name.to_owned());
-            }
-        }
-        for route in desired.routes(crate::state::RouteList::Config) {
-            if let Some(via) = route.get("next-hop-interface").and_then(Value::as_str)
-                && !touched.iter().any(|known| known == via)
-            {
-                touched.push(via.to_owned());
-            }
-        }
-        Ok(Some(Prepared { document, difference, before, revert, touched, scrubber }))
+    /// Works out what would be done, and says it.
+    pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+        let service = Service::find(self.limits.answer).await?;
+        let prepared = self.prepare(&service, desired).await?;
+        Ok(prepared.map_or_else(Plan::default, |prepared| Plan { difference: prepared.difference }))
     }
 
     /// Applies, and learns the name of our checkpoint as soon as there is one.
@@ -172,7 +133,7 @@ impl Transactions {
     ) -> Result<Applied, HostError> {
         let end = Instant::now() + deadline;
         let mut happenings = watch(service).await?;
-        let document = engine::uncommitted(document.clone(), deadline);
+        let document = engine::uncommitted(document.clone(), deadline, entry.memory_only);
         let mut apply = Box::pin(document.apply_async());
         loop {
             tokio::select! {
@@ -255,9 +216,12 @@ impl Transactions {
             return Ok(());
         }
         let gone = HostError::CheckpointGone { checkpoint: checkpoint.clone() };
-        let Some(mut entry) = self.journal.read()?.filter(|entry| entry.name() == *checkpoint) else {
+        let Some(mut entry) = self.noted()?.filter(|entry| entry.name() == *checkpoint) else {
             return Err(self.refusal(checkpoint).await);
         };
+        if entry.changes_nothing() {
+            return self.journal.remove();
+        }
         let service = match Service::find(self.limits.answer).await {
             Ok(service) if service.identity() == entry.service => service,
             _ => return Err(gone),
@@ -282,9 +246,12 @@ impl Transactions {
         if self.unchanged.settle(checkpoint) {
             return Ok(());
         }
-        let Some(entry) = self.journal.read()?.filter(|entry| entry.name() == *checkpoint) else {
+        let Some(entry) = self.noted()?.filter(|entry| entry.name() == *checkpoint) else {
             return Err(self.refusal(checkpoint).await);
         };
+        if entry.changes_nothing() {
+            return self.journal.remove();
+        }
         let service = Service::find(self.limits.answer).await?;
         if service.identity() != entry.service {
             return self.restore_from_journal(&service, &entry).await;
@@ -338,12 +305,46 @@ impl Transactions {
     /// Puts the machine back by what was noted, without a checkpoint of NetworkManager.
     async fn restore_from_journal(&self, service: &Service, entry: &Entry) -> Result<(), HostError> {
         let held = service.checkpoints().await?;
-        if let Some(held) = held.into_iter().find(|held| !is_ours(entry, held, service)) {
+        if let Some(held) = held.into_iter().find(|held| !is_ours(entry, held, Some(service.identity()))) {
             let checkpoint = Checkpoint::new(held.path);
             return Err(HostError::Busy { checkpoint, rolls_back_in: held.rolls_back_in });
         }
         restore::from_note(service, entry, &self.limits).await?;
         self.journal.remove()
+    }
+
+    /// The note of a change that is not settled, as far as the note can tell by itself.
+    fn noted(&self) -> Result<Option<Entry>, HostError> {
+        let entry = self.journal.read()?;
+        if entry.as_ref().is_some_and(|entry| ownership::is_over(entry, &Moment::now())) {
+            self.journal.remove()?;
+            return Ok(None);
+        }
+        Ok(entry)
+    }
+
+    /// Leaves a change that was applied to another program.
+    pub(super) async fn leave_open(
+        &mut self,
+        checkpoint: &Checkpoint,
+        deadline: Duration,
+    ) -> Result<(), HostError> {
+        let gone = || HostError::CheckpointGone { checkpoint: checkpoint.clone() };
+        let until = Some(service::boot_time_ms() + i64::from(whole_seconds(deadline)) * 1000);
+        if self.unchanged.settle(checkpoint) {
+            // Other processes are to know of it, too.
+            return self.journal.write(&Entry::unchanged(checkpoint, until));
+        }
+        let Some(mut entry) = self.noted()?.filter(|entry| entry.name() == *checkpoint) else {
+            return Err(self.refusal(checkpoint).await);
+        };
+        let service = Service::find(self.limits.answer).await?;
+        let Some(held) = ours(&entry, &service.checkpoints().await?).cloned() else { return Err(gone()) };
+        if service.identity() != entry.service || !service.restart_timer(&held.path, deadline).await? {
+            return Err(gone());
+        }
+        entry.left_open_until_ms = until;
+        self.journal.write(&entry)
     }
 
     pub(super) async fn open_checkpoints(&mut self) -> Result<Vec<OpenCheckpoint>, HostError> {
@@ -357,26 +358,20 @@ impl Transactions {
             Some(service) => service.checkpoints().await?,
             None => Vec::new(),
         };
-        let mut entry = self.journal.read()?;
-        if entry.as_ref().is_some_and(|entry| is_settled(entry, service.as_ref(), &held)) {
+        let mut entry = self.noted()?;
+        if entry
+            .as_ref()
+            .is_some_and(|entry| is_settled(entry, service.as_ref().map(Service::identity), &held))
+        {
             self.journal.remove()?;
             entry = None;
         }
-        let is_ours = |held: &Held| match (&entry, &service) {
-            (Some(entry), Some(service)) => is_ours(entry, held, service),
-            _ => false,
-        };
-        if let Some(entry) = &entry
-            && !held.iter().any(&is_ours)
-        {
-            open.push(OpenCheckpoint { checkpoint: entry.name(), ours: true, guard: Guard::Lost });
-        }
-        open.extend(held.iter().map(|held| OpenCheckpoint {
-            checkpoint: Checkpoint::new(&held.path),
-            ours: is_ours(held),
-            // One without a timer stays as long as it likes.
-            guard: Guard::RollsBackIn(held.rolls_back_in.unwrap_or(Duration::MAX)),
-        }));
+        open.extend(ownership::list(
+            entry.as_ref(),
+            service.as_ref().map(Service::identity),
+            &held,
+            &Moment::now(),
+        ));
         Ok(open)
     }
 
@@ -391,53 +386,6 @@ impl Transactions {
                 },
             }),
         }
-    }
-}
-
-/// The difference without the interfaces that are to be gone and are: nmstate lists them all the same. As long as
-/// NetworkManager has a profile for one, which it may bring up some day, it is not gone.
-async fn without_what_is_gone(
-    difference: NetworkState,
-    before: &NetworkState,
-    service: &Service,
-) -> Result<NetworkState, HostError> {
-    let is_nowhere = |interface: &Map<String, Value>| {
-        interface.get("state").and_then(Value::as_str) == Some("absent")
-            && before.interface(interface_name(interface)).is_none()
-    };
-    if !difference.interfaces().any(is_nowhere) {
-        return Ok(difference);
-    }
-    let profiles = service.profiles().await?;
-    let has_profile = |name: &str| profiles.iter().any(|profile| profile.interface.as_deref() == Some(name));
-    Ok(difference
-        .without_interfaces(|interface| is_nowhere(interface) && !has_profile(interface_name(interface))))
-}
-
-/// Which of the open checkpoints belongs to the note, given that its NetworkManager still runs.
-///
-/// Before its name is known, it is the oldest that was made after the note: nobody can have made one between, because
-/// nmstate asks for one that tolerates no other, and we would have been refused.
-fn ours<'a>(entry: &Entry, held: &'a [Held]) -> Option<&'a Held> {
-    match &entry.checkpoint {
-        Some(path) => held.iter().find(|held| held.path == *path),
-        None => {
-            held.iter().filter(|held| held.created_ms >= entry.noted_at_ms).min_by_key(|held| held.created_ms)
-        }
-    }
-}
-
-fn is_ours(entry: &Entry, held: &Held, service: &Service) -> bool {
-    entry.service == service.identity() && ours(entry, std::slice::from_ref(held)).is_some()
-}
-
-/// Whether a note is about a change that is settled, so that nobody has to do anything about it.
-fn is_settled(entry: &Entry, service: Option<&Service>, held: &[Held]) -> bool {
-    match service {
-        // It has not been restarted, and does not have the checkpoint: it has rolled back, or was told to commit.
-        Some(service) if service.identity() == entry.service => ours(entry, held).is_none(),
-        // Restarted, it keeps everything; and keeping it was the decision.
-        _ => entry.committing,
     }
 }
 

@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::service;
 use crate::host::{Checkpoint, Guard, OpenCheckpoint};
+
+/// What the names of such checkpoints begin with. NetworkManager's begin with a slash.
+pub(super) const PREFIX: &str = "unchanged/";
 
 #[derive(Debug, Default)]
 pub(super) struct Unchanged {
@@ -18,7 +22,8 @@ pub(super) struct Unchanged {
 impl Unchanged {
     pub(super) fn begin(&mut self, deadline: Duration) -> Checkpoint {
         self.made += 1;
-        let checkpoint = Checkpoint::new(format!("unchanged/{}", self.made));
+        // The time keeps those of different processes apart.
+        let checkpoint = Checkpoint::new(format!("{PREFIX}{}-{}", service::boot_time_ms(), self.made));
         self.open = Some((checkpoint.clone(), Instant::now() + deadline));
         checkpoint
     }
@@ -35,6 +40,7 @@ impl Unchanged {
             checkpoint: checkpoint.clone(),
             ours: true,
             guard: Guard::RollsBackIn(end.saturating_duration_since(Instant::now())),
+            left_open: None,
         })
     }
 

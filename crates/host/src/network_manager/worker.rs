@@ -22,6 +22,7 @@ pub(super) enum Request {
     Observe { reply: Reply<NetworkState> },
     Plan { desired: NetworkState, reply: Reply<Plan> },
     Begin { desired: NetworkState, deadline: Duration, reply: Reply<Checkpoint> },
+    LeaveOpen { checkpoint: Checkpoint, deadline: Duration, reply: Reply<()> },
     Commit { checkpoint: Checkpoint, reply: Reply<()> },
     RollBack { checkpoint: Checkpoint, reply: Reply<()> },
     List { reply: Reply<Vec<OpenCheckpoint>> },
@@ -62,6 +63,9 @@ async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions)
             Request::Plan { desired, reply } => answer(reply, Box::pin(machine.plan(&desired))).await,
             Request::Begin { desired, deadline, reply } => {
                 answer(reply, Box::pin(machine.begin(&desired, deadline))).await;
+            }
+            Request::LeaveOpen { checkpoint, deadline, reply } => {
+                answer(reply, Box::pin(machine.leave_open(&checkpoint, deadline))).await;
             }
             Request::Commit { checkpoint, reply } => answer(reply, machine.commit(&checkpoint)).await,
             Request::RollBack { checkpoint, reply } => {

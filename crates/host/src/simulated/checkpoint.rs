@@ -19,6 +19,8 @@ pub(super) struct Open {
     pub(super) ours: bool,
     pub(super) before: Arc<Network>,
     pub(super) deadline: Instant,
+    /// Left to another program until the deadline.
+    pub(super) left_open: bool,
     timer: Option<Timer>,
 }
 
@@ -53,7 +55,7 @@ impl Open {
         lasting: Duration,
     ) -> Self {
         let deadline = in_future(lasting);
-        Self { checkpoint, ours, before, deadline, timer: Timer::start(shared, deadline) }
+        Self { checkpoint, ours, before, deadline, left_open: false, timer: Timer::start(shared, deadline) }
     }
 
     /// Starts the time anew.
@@ -106,11 +108,13 @@ impl Inner {
             checkpoint: open.checkpoint.clone(),
             ours: open.ours,
             guard: Guard::RollsBackIn(open.remaining()),
+            left_open: open.left_open.then(|| open.remaining()),
         });
         let left_behind = self.journal.as_ref().map(|journal| OpenCheckpoint {
             checkpoint: journal.checkpoint.clone(),
             ours: true,
             guard: Guard::Lost,
+            left_open: None,
         });
         let left_behind =
             left_behind.filter(|left| open.as_ref().is_none_or(|open| open.checkpoint != left.checkpoint));
@@ -154,6 +158,24 @@ impl Inner {
         let noted =
             self.journal.take_if(|journal| journal.checkpoint == *checkpoint).map(|journal| journal.before);
         guarded.or(noted).ok_or_else(|| HostError::CheckpointGone { checkpoint: checkpoint.clone() })
+    }
+
+    /// Leaves the change to another program from now on.
+    pub(super) fn leave_open(
+        &mut self,
+        shared: &Arc<Shared>,
+        checkpoint: &Checkpoint,
+        lasting: Duration,
+    ) -> Result<(), HostError> {
+        self.refuse_foreign(checkpoint)?;
+        match &mut self.open {
+            Some(open) if open.checkpoint == *checkpoint => {
+                open.left_open = true;
+                open.extend(shared, lasting);
+                Ok(())
+            }
+            _ => Err(HostError::CheckpointGone { checkpoint: checkpoint.clone() }),
+        }
     }
 
     fn refuse_foreign(&self, checkpoint: &Checkpoint) -> Result<(), HostError> {

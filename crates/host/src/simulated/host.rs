@@ -71,6 +71,10 @@ impl Host for SimulatedHost {
         Ok(checkpoint)
     }
 
+    async fn leave_open(&self, checkpoint: &Checkpoint, deadline: Duration) -> Result<(), HostError> {
+        self.machine.answering()?.leave_open(&self.machine, checkpoint, deadline)
+    }
+
     async fn commit(&self, checkpoint: &Checkpoint) -> Result<(), HostError> {
         self.weather(Operation::Commit).await?;
         self.machine.answering()?.settle_by_keeping(checkpoint)

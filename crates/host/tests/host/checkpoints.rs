@@ -199,7 +199,12 @@ async fn what_others_have_open_is_in_the_way_and_not_ours_to_settle() {
     let open = host.open_checkpoints().await.expect("answers");
     assert_eq!(
         open,
-        [OpenCheckpoint { checkpoint: foreign.clone(), ours: false, guard: Guard::RollsBackIn(MINUTE) }]
+        [OpenCheckpoint {
+            checkpoint: foreign.clone(),
+            ours: false,
+            guard: Guard::RollsBackIn(MINUTE),
+            left_open: None
+        }]
     );
     assert!(matches!(host.begin(&change(), MINUTE).await, Err(HostError::Busy { .. })));
     let not_ours = Err(HostError::NotOurs { checkpoint: foreign.clone() });

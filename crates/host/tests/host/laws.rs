@@ -35,6 +35,7 @@ enum Flaw {
     BeginIsSilentAboutRefusals,
     ListsNothing,
     ForgetsTheTime,
+    LeavesNothingOpen,
     PlansNothing,
     PlanningTouches,
 }
@@ -72,6 +73,13 @@ impl Host for Flawed {
         }
     }
 
+    async fn leave_open(&self, checkpoint: &Checkpoint, deadline: Duration) -> Result<(), HostError> {
+        if self.flaw == Flaw::LeavesNothingOpen {
+            return Ok(());
+        }
+        self.inner.leave_open(checkpoint, deadline).await
+    }
+
     async fn commit(&self, checkpoint: &Checkpoint) -> Result<(), HostError> {
         if self.flaw == Flaw::CommitDoesNothing { Ok(()) } else { self.inner.commit(checkpoint).await }
     }
@@ -102,6 +110,7 @@ async fn a_flawed_machine_breaks_the_law_that_its_flaw_is_about() {
         (Flaw::CommitDoesNothing, "rolling back restores"),
         (Flaw::ListsNothing, "a change outlives its maker"),
         (Flaw::ForgetsTheTime, "time restores"),
+        (Flaw::LeavesNothingOpen, "what is left open is for others"),
         (Flaw::PlansNothing, "what is so already is not touched"),
         (Flaw::PlanningTouches, "what is so already is not touched"),
     ] {

@@ -6,6 +6,7 @@ mod api_server;
 mod cluster;
 mod controller_doors;
 mod crds;
+mod ephemeral;
 mod examples;
 mod handler;
 mod handler_process;

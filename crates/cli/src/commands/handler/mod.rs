@@ -13,6 +13,7 @@ use knmstate_agent::{
     probes::{KubeDoor, Prober},
     store::Store as _,
     stores::kubernetes::{self, KubernetesStore},
+    work_lock,
 };
 use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
 use tokio::{
@@ -83,13 +84,17 @@ async fn work(
     let state = &settings.state_dir;
     let ledger = Ledger::open(state.join("orders"))
         .with_context(|| format!("cannot read the orders in {}", state.display()))?;
-    let host = NetworkManagerHost::start(HostOptions::new(state.join("journal")))
-        .await
-        .context("cannot watch the network of this machine")?;
+    let options =
+        HostOptions { memory_only: settings.memory_only, ..HostOptions::new(state.join("journal")) };
+    let host =
+        NetworkManagerHost::start(options).await.context("cannot watch the network of this machine")?;
     let door = Arc::new(KubeDoor::new(config, settings.node.clone()));
     let prober = Prober::new(host.clone(), Some(door), settings.probe_dns_host.clone());
-    let engine =
-        engine::Settings { retries: settings.retries, ..engine::Settings::new(settings.node.clone()) };
+    let engine = engine::Settings {
+        retries: settings.retries,
+        work_lock: Some(state.join(work_lock::FILE)),
+        ..engine::Settings::new(settings.node.clone())
+    };
     let agent =
         Agent::new(Parts { host, store, prober, ledger, settings: engine, health: health.clone() }).await;
 

@@ -1,6 +1,7 @@
 //! `knmstate handler` on a real NetworkManager and a real API server, with no more than its own rights. Orders are
 //! given by the test, in place of the controller.
 
+mod ephemeral;
 mod orders;
 mod outages;
 mod recording;

@@ -1,0 +1,106 @@
+//! What would be done about a desired state, worked out before anything is touched.
+
+use nmstate::{NetworkState as Document, NmstateError};
+use serde_json::{Map, Value};
+
+use super::classify::{self, Stage};
+use super::options::Limits;
+use super::service::Service;
+use super::{engine, kinds, memory_only, misunderstood, preflight};
+use crate::error::HostError;
+use crate::secrets::Scrubber;
+use crate::state::{NetworkState, RouteList, interface_name};
+
+/// What is desired, and everything that was worked out about it.
+pub(super) struct Prepared {
+    pub(super) document: Document,
+    pub(super) difference: NetworkState,
+    pub(super) before: NetworkState,
+    pub(super) revert: Value,
+    pub(super) touched: Vec<String>,
+    pub(super) scrubber: Scrubber,
+}
+
+/// `None` when everything is as desired.
+pub(super) async fn prepare(
+    service: &Service,
+    desired: &NetworkState,
+    limits: &Limits,
+    memory_only: bool,
+) -> Result<Option<Prepared>, HostError> {
+    let in_memory = if memory_only { Some(memory_only::document(desired)?) } else { None };
+    let desired = in_memory.as_ref().unwrap_or(desired);
+    let mut scrubber = Scrubber::default();
+    let value = desired.clone().into_value();
+    scrubber.learn(&value);
+    let document = engine::parse(&value, &scrubber)?;
+    let current = engine::read(limits.observe).await?;
+    scrubber.learn(&engine::to_value(&current)?);
+    let before = engine::shown(current.clone())?;
+
+    let mut touched: Vec<String> =
+        desired.interfaces().map(|interface| interface_name(interface).to_owned()).collect();
+    let refused = |error: NmstateError, touched: &[String]| match classify::nmstate(
+        &error,
+        Stage::Checking,
+        touched,
+        &scrubber,
+    ) {
+        HostError::Invalid { place, why } => HostError::Invalid {
+            place: misunderstood::find_with_types(desired, &before).unwrap_or(place),
+            why,
+        },
+        other => other,
+    };
+    preflight::check(desired, &before)?;
+    document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
+    let difference =
+        engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
+    let difference = without_what_is_gone(difference, &before, service, memory_only).await?;
+    if difference.sections().is_empty() {
+        return Ok(None);
+    }
+    kinds::check(desired, &before).await?;
+    let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;
+    let revert = engine::to_value(&revert)?;
+    // A change of one interface may reach into others: its ports, those that it is the controller of.
+    for interface in NetworkState::parse(revert.clone())?.interfaces() {
+        let name = interface_name(interface);
+        if !touched.iter().any(|known| known == name) {
+            touched.push(name.to_owned());
+        }
+    }
+    for route in desired.routes(RouteList::Config) {
+        if let Some(via) = route.get("next-hop-interface").and_then(Value::as_str)
+            && !touched.iter().any(|known| known == via)
+        {
+            touched.push(via.to_owned());
+        }
+    }
+    Ok(Some(Prepared { document, difference, before, revert, touched, scrubber }))
+}
+
+/// The difference without the interfaces that are to be gone and are: nmstate lists them all the same. As long as
+/// NetworkManager has a profile for one, which it may bring up some day, it is not gone. In memory profiles are not
+/// removed but held back, and one that is will not be brought up.
+async fn without_what_is_gone(
+    difference: NetworkState,
+    before: &NetworkState,
+    service: &Service,
+    memory_only: bool,
+) -> Result<NetworkState, HostError> {
+    let is_nowhere = |interface: &Map<String, Value>| {
+        memory_only::is_absent(interface) && before.interface(interface_name(interface)).is_none()
+    };
+    if !difference.interfaces().any(is_nowhere) {
+        return Ok(difference);
+    }
+    let profiles = service.profiles().await?;
+    let has_profile = |name: &str| {
+        profiles.iter().any(|profile| {
+            profile.interface.as_deref() == Some(name) && (profile.autoconnect || !memory_only)
+        })
+    };
+    Ok(difference
+        .without_interfaces(|interface| is_nowhere(interface) && !has_profile(interface_name(interface))))
+}
