@@ -18,6 +18,7 @@ pub mod health;
 pub mod ledger;
 pub mod probes;
 pub mod report;
+pub mod single;
 pub mod steady;
 pub mod store;
 pub mod stores;

@@ -4,6 +4,7 @@ mod address;
 mod cluster;
 mod commands;
 mod logging;
+mod nmstatectl;
 mod node_lock;
 mod outcome_table;
 mod persistence;
@@ -32,21 +33,28 @@ enum Command {
     Manifests(commands::manifests::Args),
     Operator(Box<commands::operator::Args>),
     Remove(commands::remove::Args),
+    Node(Box<commands::node::Args>),
     Standalone(Box<commands::standalone::Args>),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 not understood.
 fn main() -> ExitCode {
-    let result = match Cli::try_parse() {
-        Ok(cli) => run(cli.command),
-        Err(message) => return explain(&message),
-    };
+    if nmstatectl::is_called() {
+        return nmstatectl::main();
+    }
+    match Cli::try_parse() {
+        Ok(cli) => exit_code("knmstate", run(cli.command)),
+        Err(message) => explain(&message),
+    }
+}
+
+fn exit_code(name: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to be done when even the error cannot be written.
-            let _ = writeln!(io::stderr(), "knmstate: {error:#}");
+            let _ = writeln!(io::stderr(), "{name}: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -60,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Manifests(args) => commands::manifests::run(args, &mut io::stdout().lock())?,
         Command::Operator(args) => commands::operator::run(*args)?,
         Command::Remove(args) => commands::remove::run(args)?,
+        Command::Node(args) => return commands::node::run(*args, &mut io::stdout().lock()),
         Command::Standalone(args) => return commands::standalone::run(*args, &mut io::stdout().lock()),
     }
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use knmstate_core::{
     rollout::speaks_of,
 };
 
-use super::{Achieved, OUTCOMES, Outcome, prepare::Prepared, transaction::Failure};
+use super::{Achieved, OUTCOMES, Outcome, guarded::Failure, prepare::Prepared};
 use crate::{
     ledger::{Entry, Ledger},
     store::{Order, Orders, Store},

@@ -6,11 +6,14 @@
 //! what is said about it in `enactments`.
 
 mod enactments;
-mod prepare;
+pub(crate) mod guarded;
+pub(crate) mod prepare;
 mod round;
 #[cfg(test)]
 mod tests;
-mod transaction;
+pub(crate) mod transaction;
+
+pub use guarded::Conclusion;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,7 +30,8 @@ use tokio::{
 
 use self::{
     enactments::{Enactments, Interrupted},
-    transaction::{Failure, stopped, wait_for},
+    guarded::{Failure, stopped},
+    transaction::wait_for,
 };
 use crate::{
     health::Health,

@@ -15,7 +15,7 @@ use super::Settings;
 
 /// An order with everything filled in.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     pub policy: String,
     pub desired: NetworkState,
     /// What its captures resolved to.
@@ -28,7 +28,7 @@ pub(super) struct Prepared {
     pub probe_deadline: Duration,
 }
 
-pub(super) fn prepare(
+pub(crate) fn prepare(
     policy: &str,
     spec: &NodeNetworkConfigurationEnactmentSpec,
     known: &BTreeMap<String, Document>,

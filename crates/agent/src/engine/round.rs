@@ -8,9 +8,11 @@ use knmstate_host::{Host, HostError, NetworkState};
 use tokio::time::Instant;
 
 use super::{
-    Achieved, Engine, milliseconds,
+    Achieved, Engine,
+    guarded::Failure,
+    milliseconds,
     prepare::{Prepared, prepare},
-    transaction::{End, Failure, Transaction},
+    transaction::{End, Transaction},
 };
 use crate::store::Store;
 
@@ -226,7 +228,7 @@ fn in_order(orders: Vec<Prepared>) -> Vec<Prepared> {
 }
 
 impl Failure {
-    pub(super) fn of_host(error: &HostError) -> Self {
+    pub(crate) fn of_host(error: &HostError) -> Self {
         let setback = match error {
             HostError::Unavailable { .. } => Setback::Unavailable { not_before: Duration::ZERO },
             HostError::Busy { rolls_back_in, .. } => Setback::Unavailable {

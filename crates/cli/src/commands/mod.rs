@@ -6,6 +6,7 @@ pub mod handler;
 pub mod manifests;
 pub mod operator;
 pub mod remove;
+pub mod node;
 pub mod standalone;
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};
@@ -14,7 +15,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
 /// Runs a long-running role to its end.
-fn on_runtime<T>(role: impl Future<Output = Result<T>>) -> Result<T> {
+pub fn on_runtime<T>(role: impl Future<Output = Result<T>>) -> Result<T> {
     // The machine has threads of its own; everything else waits, and one thread can wait for all of it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -17,7 +17,7 @@ use crate::host::{Abilities, Checkpoint, Host, OpenCheckpoint, Operation, Plan, 
 use crate::state::NetworkState;
 
 /// The version of nmstate that is linked in. The crate does not tell; a test compares it with the lock file.
-const NMSTATE_VERSION: &str = "2.2.62";
+pub const NMSTATE_VERSION: &str = "2.2.62";
 
 /// The machine that this process runs on, by nmstate and NetworkManager.
 #[derive(Debug, Clone)]

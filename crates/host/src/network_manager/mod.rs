@@ -37,5 +37,5 @@ mod unchanged;
 mod watcher;
 mod worker;
 
-pub use host::NetworkManagerHost;
+pub use host::{NMSTATE_VERSION, NetworkManagerHost};
 pub use options::{Limits, Options};

@@ -16,6 +16,7 @@ mod kubernetes_store;
 mod lab;
 mod network_manager_host;
 mod nm_node;
+mod node_commands;
 mod node_guard;
 mod operator;
 mod rollout;

@@ -1,7 +1,7 @@
 //! A folder of policies instead of a cluster: the store of a machine that stands alone.
 
 mod output;
-mod policies;
+pub(crate) mod policies;
 mod watch;
 
 use std::{

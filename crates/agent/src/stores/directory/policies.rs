@@ -103,7 +103,7 @@ impl Found {
 }
 
 /// The documents of a file. What is said about a mistake does not quote the file: it may hold secrets.
-fn documents(text: &str) -> Result<Vec<Value>, (String, String)> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>, (String, String)> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
         let place = error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
         let shown = error.without_snippet().to_string();
@@ -114,7 +114,8 @@ fn documents(text: &str) -> Result<Vec<Value>, (String, String)> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy, String> {
+/// A policy, if it is one, and one that a machine can carry out by itself.
+pub(crate) fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy, String> {
     let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if kind != "NodeNetworkConfigurationPolicy" {

@@ -1,0 +1,158 @@
+//! Single changes on a machine in memory, under a clock that moves only when everybody waits.
+
+use knmstate_host::simulated::{SimulatedHost, SimulatedMachine};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn machine() -> SimulatedMachine {
+    SimulatedMachine::builder("n1").nic("eth0").nic("eth1").build().unwrap()
+}
+
+fn mtu(mtu: u32) -> Value {
+    json!({ "interfaces": [{ "name": "eth1", "type": "ethernet", "state": "up", "mtu": mtu }] })
+}
+
+async fn change(machine: &SimulatedMachine, document: &Value, conclusion: Conclusion) -> End {
+    let host = machine.host();
+    let prober = Prober::new(host.clone(), None, "example.test");
+    let stop = watch::Sender::new(false);
+    let single = Single {
+        host: &host,
+        prober: &prober,
+        wish: read(&document.to_string()).unwrap(),
+        timeout: MINUTE,
+        probes: true,
+        api: ApiAccess::None,
+        conclusion,
+        stop: stop.subscribe(),
+    };
+    single.carry_out().await
+}
+
+async fn left_open(machine: &SimulatedMachine) -> Checkpoint {
+    match change(machine, &mtu(1400), Conclusion::LeaveOpen(MINUTE)).await {
+        End::Changed { checkpoint, .. } => checkpoint,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn mtu_of(machine: &SimulatedMachine) -> Value {
+    machine.state().interface("eth1").unwrap()["mtu"].clone()
+}
+
+fn is_refused(settled: Result<Settled, HostError>, said: &str) {
+    match settled {
+        Ok(Settled::Refused { why, .. }) => assert!(why.contains(said), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_change_is_committed_and_the_same_again_is_no_change() {
+    let machine = machine();
+    assert!(matches!(change(&machine, &mtu(1400), Conclusion::Commit).await, End::Changed { .. }));
+    sleep(MINUTE * 2).await;
+    assert_eq!(mtu_of(&machine), 1400);
+    assert_eq!(change(&machine, &mtu(1400), Conclusion::Commit).await, End::Unchanged { checkpoint: None });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_left_open_is_settled_once_by_name_or_without() {
+    for named in [false, true] {
+        let machine = machine();
+        let host: SimulatedHost = machine.host();
+        let checkpoint = left_open(&machine).await;
+        let name = named.then(|| checkpoint.as_str());
+        let committed = commit(&host, name).await;
+        assert_eq!(committed, Ok(Settled::Committed { checkpoint: checkpoint.clone() }));
+        is_refused(commit(&host, name).await, "the change is gone");
+        is_refused(roll_back(&host, name).await, "the change is gone");
+        assert_eq!(mtu_of(&machine), 1400);
+
+        let again = machine.state();
+        change(&machine, &mtu(1300), Conclusion::LeaveOpen(MINUTE)).await;
+        is_refused(roll_back(&host, Some("/no/such")).await, "Another change is open");
+        assert!(matches!(roll_back(&host, None).await, Ok(Settled::RolledBack { .. })));
+        assert_eq!(machine.state(), again);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_one_is_open_another_is_refused_and_when_its_time_is_over_it_is_gone() {
+    let machine = machine();
+    let before = machine.state();
+    let checkpoint = left_open(&machine).await;
+    match change(&machine, &mtu(1300), Conclusion::Commit).await {
+        End::Refused(HostError::Busy { checkpoint: other, .. }) => assert_eq!(other, checkpoint),
+        other => panic!("{other:?}"),
+    }
+    sleep(MINUTE + Duration::from_secs(1)).await;
+    assert_eq!(machine.state(), before);
+    is_refused(commit(&machine.host(), None).await, "its time passed");
+    is_refused(commit(&machine.host(), Some(checkpoint.as_str())).await, checkpoint.as_str());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_network_manager_forgot_is_not_committed_but_put_back() {
+    let machine = machine();
+    let before = machine.state();
+    left_open(&machine).await;
+    machine.restart_service();
+    match commit(&machine.host(), None).await {
+        Ok(Settled::Lost { why, .. }) => assert!(why.contains("as it was before"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(machine.state(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_finished_is_not_committed_and_the_next_change_puts_it_back_first() {
+    let machine = machine();
+    let host = machine.host();
+    let half_done = NetworkState::parse(mtu(1400)).unwrap();
+    host.begin(&half_done, MINUTE).await.unwrap();
+    is_refused(commit(&host, None).await, "did not finish");
+    let other = json!({ "interfaces": [{ "name": "eth0", "type": "ethernet", "state": "up", "mtu": 1300 }] });
+    assert!(matches!(change(&machine, &other, Conclusion::Commit).await, End::Changed { .. }));
+    assert_eq!(mtu_of(&machine), 1500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_checkpoint_gets_one_also_when_there_is_nothing_to_do() {
+    let machine = machine();
+    let Ok(checkpoint) = (match change(&machine, &json!({}), Conclusion::LeaveOpen(MINUTE)).await {
+        End::Unchanged { checkpoint: Some(checkpoint) } => Ok(checkpoint),
+        other => Err(other),
+    }) else {
+        panic!("no checkpoint")
+    };
+    assert_eq!(commit(&machine.host(), None).await, Ok(Settled::Committed { checkpoint }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_stays_away_leaves_it_unknown_and_one_that_comes_back_does_not() {
+    use knmstate_host::simulated::{ApplyFault, Strikes};
+    for comes_back in [true, false] {
+        let machine = machine();
+        let before = machine.state();
+        machine.arm_apply(Strikes::Once, ApplyFault::ServiceDies);
+        let starter = machine.clone();
+        if comes_back {
+            tokio::spawn(async move {
+                sleep(Duration::from_secs(10)).await;
+                starter.start_service();
+            });
+        }
+        match change(&machine, &mtu(1400), Conclusion::Commit).await {
+            End::Failed { as_before, why, .. } => assert_eq!(as_before, comes_back, "{why}"),
+            other => panic!("{other:?}"),
+        }
+        if comes_back {
+            assert_eq!(machine.state(), before);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A state out of a file, in one guarded change.
+
+use std::{
+    convert::Infallible,
+    fs,
+    io::{self, Read as _},
+    path::PathBuf,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use knmstate_agent::{
+    engine::Conclusion,
+    probes::{ApiDoor, DNS_HOST, KubeDoor, Prober},
+    single::{self, Single},
+};
+use knmstate_core::probes::ApiAccess;
+use tokio::sync::watch;
+
+use super::{
+    answer::Answer,
+    machine::{Machine, MachineArgs},
+};
+use crate::{cluster, persistence::PersistenceArgs, shutdown};
+
+/// Where a document is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    Standard,
+    File(PathBuf),
+}
+
+impl FromStr for Input {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(if text == "-" { Self::Standard } else { Self::File(text.into()) })
+    }
+}
+
+impl Input {
+    /// The text, or what is wrong.
+    pub fn read(&self) -> Result<String, String> {
+        let read = || match self {
+            Self::Standard => {
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).map(|_| text)
+            }
+            Self::File(path) => fs::read_to_string(path),
+        };
+        read().map_err(|error| format!("{} cannot be read: {error}", self.name()))
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Self::Standard => "standard input".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// How a state is applied.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ApplyArgs {
+    /// Leave the change open, to be committed or rolled back by its checkpoint.
+    #[arg(long)]
+    no_commit: bool,
+
+    /// How long the change may stay uncommitted before NetworkManager itself takes it back, in seconds: while it is
+    /// made, and with --no-commit once more from then on.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    timeout: u64,
+
+    /// Run probes before and after the change, which is the default.
+    #[arg(long, overrides_with = "no_probes")]
+    probes: bool,
+
+    /// Run no probes: nothing but NetworkManager's own check decides whether the change is good.
+    #[arg(long)]
+    no_probes: bool,
+
+    /// Also ask the API server of this file whether it is reached, and whether the node is Ready, if it was before.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The name of this machine in that cluster; its host name if not given.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+
+    /// The name that name servers are asked for in order to see whether they answer.
+    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = DNS_HOST)]
+    dns_probe_host: String,
+
+    #[command(flatten)]
+    persistence: PersistenceArgs,
+}
+
+impl ApplyArgs {
+    /// Whether changes are to be kept in memory.
+    pub fn is_memory_only(&self) -> bool {
+        self.persistence.is_memory_only()
+    }
+}
+
+/// Applies what the file says, on disk or in memory.
+pub async fn apply_as(
+    file: &Input,
+    how: &ApplyArgs,
+    machine: &MachineArgs,
+    memory_only: bool,
+) -> Result<Answer> {
+    let wish = match file.read().and_then(|text| {
+        single::read(&text).map_err(|why| format!("{}: {why}; nothing was changed", file.name()))
+    }) {
+        Ok(wish) => wish,
+        Err(why) => return Ok(Answer::not_understood(why)),
+    };
+    let door = match &how.kubeconfig {
+        Some(path) => Some(door(path, how.node_name.clone()).await?),
+        None => None,
+    };
+    let machine = match Machine::take(machine, memory_only).await? {
+        Ok(machine) => machine,
+        Err(answer) => return Ok(answer),
+    };
+    // A change cannot cut what is cut already: the API server counts if it answered before.
+    let api = if door.is_some() { ApiAccess::Unreachable } else { ApiAccess::None };
+    let prober = Prober::new(machine.host.clone(), door, how.dns_probe_host.clone());
+    let time = Duration::from_secs(how.timeout);
+    let open_for = how.no_commit.then_some(time);
+    let stop = watch::Sender::new(false);
+    let single = Single {
+        host: &machine.host,
+        prober: &prober,
+        wish,
+        timeout: time,
+        probes: !how.no_probes,
+        api,
+        conclusion: open_for.map_or(Conclusion::Commit, Conclusion::LeaveOpen),
+        stop: stop.subscribe(),
+    };
+    let mut work = std::pin::pin!(single.carry_out());
+    let end = tokio::select! {
+        end = &mut work => end,
+        // What is half done is rolled back first.
+        () = shutdown::requested() => {
+            stop.send_replace(true);
+            work.await
+        }
+    };
+    Ok(Answer::of_end(end, open_for))
+}
+
+async fn door(kubeconfig: &std::path::Path, node: Option<String>) -> Result<Arc<dyn ApiDoor>> {
+    let node = match node {
+        Some(name) => name,
+        None => nix::unistd::gethostname()
+            .context("cannot read the host name; give --node-name")?
+            .to_string_lossy()
+            .into_owned(),
+    };
+    Ok(Arc::new(KubeDoor::new(cluster::config(Some(kubeconfig)).await?, node)))
+}

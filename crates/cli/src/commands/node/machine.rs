@@ -1,0 +1,54 @@
+//! The machine that a command works on, with everybody else kept out.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result};
+use knmstate_agent::work_lock::{self, WorkLock};
+use knmstate_host::network_manager::{NetworkManagerHost, Options};
+
+use super::answer::Answer;
+use crate::commands::make_private_folder;
+
+/// How long a handler may be in the way. It only looks at the network most of the time, which is soon over.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where the machine keeps what outlives a process.
+#[derive(clap::Args, Clone, Debug)]
+pub struct MachineArgs {
+    /// Where the way back of a change is noted: the same folder as that of the handler.
+    #[arg(long, env = "KNMSTATE_STATE_DIR", value_name = "DIR", default_value = "/var/lib/knmstate")]
+    state_dir: PathBuf,
+}
+
+/// The machine, as long as nobody else works on it.
+pub struct Machine {
+    pub host: NetworkManagerHost,
+    _lock: WorkLock,
+}
+
+impl Machine {
+    /// The answer instead of the machine says why it cannot be worked on; nothing was changed then.
+    pub async fn take(args: &MachineArgs, memory_only: bool) -> Result<Result<Self, Answer>> {
+        if !nix::unistd::geteuid().is_root() {
+            return Ok(Err(Answer::refused(
+                "only root may change the network of this machine; run it as root",
+            )));
+        }
+        make_private_folder(&args.state_dir)?;
+        let file = args.state_dir.join(work_lock::FILE);
+        let lock = WorkLock::wait_for(&file, LOCK_LIMIT)
+            .await
+            .with_context(|| format!("cannot use {} (--state-dir)", file.display()))?;
+        let Some(lock) = lock else {
+            return Ok(Err(Answer::refused(format!(
+                "another program is changing the network of this machine (the handler, or another command) and holds \
+                 {}; nothing was changed; try again when it has finished",
+                file.display()
+            ))));
+        };
+        let options = Options { memory_only, ..Options::new(args.state_dir.join("journal")) };
+        let host =
+            NetworkManagerHost::start(options).await.context("cannot watch the network of this machine")?;
+        Ok(Ok(Self { host, _lock: lock }))
+    }
+}

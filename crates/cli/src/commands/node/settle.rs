@@ -1,0 +1,32 @@
+//! The end of a change that was left open.
+
+use anyhow::Result;
+use knmstate_agent::single;
+
+use super::{
+    answer::Answer,
+    machine::{Machine, MachineArgs},
+};
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    Commit,
+    RollBack,
+}
+
+pub async fn settle(settling: Settling, checkpoint: Option<&str>, machine: &MachineArgs) -> Result<Answer> {
+    // Whether a change is in memory is in its note.
+    let machine = match Machine::take(machine, false).await? {
+        Ok(machine) => machine,
+        Err(answer) => return Ok(answer),
+    };
+    let settled = match settling {
+        Settling::Commit => single::commit(&machine.host, checkpoint).await,
+        Settling::RollBack => single::roll_back(&machine.host, checkpoint).await,
+    };
+    Ok(match settled {
+        Ok(settled) => Answer::of_settled(settled),
+        Err(error) => Answer::unknown(format!("{error}. {}", error.advice())),
+    })
+}

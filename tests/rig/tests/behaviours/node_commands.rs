@@ -1,0 +1,404 @@
+//! `knmstate node` and `nmstatectl` on a real NetworkManager, as a program that drives the node calls them.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use rig::{
+    Lab, NmNode, Output, binaries,
+    process::{Invocation, Process},
+    wait,
+};
+use serde_json::{Value, json};
+
+use super::standalone::{slow_probe, with_address};
+
+const LIMIT: Duration = Duration::from_mins(3);
+const SOON: Duration = Duration::from_mins(1);
+const ADDRESS: &str = "10.98.0.77";
+
+#[tokio::test]
+async fn the_state_is_shown_in_the_words_of_nmstate() -> Result<()> {
+    let trial = Trial::new().await?;
+    let yaml = trial.node(&["show"], "").await?.success()?;
+    ensure!(yaml.starts_with("---\n") && yaml.contains(&trial.node.address()), "{yaml}");
+    let all = trial.node(&["show", "--json"], "").await?.json()?;
+    ensure!(all["routes"]["running"].is_array() && all["dns-resolver"].is_object(), "{all}");
+    let one = trial.node(&["show", "eth0", "--json"], "").await?.json()?;
+    assert_eq!(one["interfaces"].as_array().map(Vec::len), Some(1), "{one}");
+    assert_eq!(one["interfaces"][0]["name"], "eth0");
+    let none = trial.node(&["show", "eth77"], "").await?;
+    assert_eq!(none.status.code(), Some(1));
+    ensure!(none.stderr().contains("eth77") && none.stdout().is_empty(), "{}", none.stderr());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_state_is_applied_checked_and_committed() -> Result<()> {
+    let trial = Trial::new().await?;
+    let open = trial.apply(&["--no-commit", "--timeout=60"], &with_address()).await?.said(0, "open")?;
+    let checkpoint = open["checkpoint"].as_str().with_context(|| open.to_string())?;
+    assert_eq!(open["timeoutSeconds"], 60, "{open}");
+    let probes: Vec<_> = open["probes"].as_array().into_iter().flatten().collect();
+    ensure!(probes.iter().any(|one| one["name"] == "default-gateway" && one["after"] == "Passed"), "{open}");
+    trial.has(ADDRESS).await?;
+
+    // While it is open there is no other, and no other name for it.
+    let other = json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1400 }] });
+    let refused = trial.apply(&[], &other).await?.said(1, "refused")?;
+    let message = refused["message"].as_str().unwrap_or_default();
+    ensure!(message.contains(checkpoint) && message.contains("nothing was changed"), "{message}");
+    let wrong = trial.settle("commit", &["/org/freedesktop/NetworkManager/Checkpoint/99"]).await?;
+    let message = wrong.said(1, "refused")?["message"].to_string();
+    ensure!(message.contains("Checkpoint/99") && message.contains(checkpoint), "{message}");
+
+    let committed = trial.settle("commit", &[checkpoint]).await?.said(0, "committed")?;
+    assert_eq!(committed["checkpoint"], checkpoint);
+    let again = trial.settle("commit", &[checkpoint]).await?.said(1, "refused")?;
+    ensure!(again["message"].to_string().contains("the change is gone"), "{again}");
+    trial.settle("rollback", &[]).await?.said(1, "refused")?;
+    trial.has(ADDRESS).await?;
+    // It is as desired now; who asks for a checkpoint gets one all the same.
+    trial.apply(&[], &with_address()).await?.said(0, "unchanged")?;
+    let unchanged = trial.apply(&["--no-commit"], &with_address()).await?.said(0, "unchanged")?;
+    ensure!(unchanged["checkpoint"].is_string(), "{unchanged}");
+    trial.apply(&[], &other).await?.said(1, "refused")?;
+    trial.settle("commit", &[]).await?.said(0, "committed")?;
+    trial.apply(&[], &other).await?.said(0, "changed")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_rolled_back_or_not_committed_in_time_is_as_before() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    trial.apply(&["--no-commit"], &with_address()).await?.said(0, "open")?;
+    trial.has(ADDRESS).await?;
+    trial.settle("rollback", &[]).await?.said(0, "rolled-back")?;
+    trial.node.is_again(&before, SOON).await?;
+
+    let open = trial.apply(&["--no-commit", "--timeout=8"], &with_address()).await?.said(0, "open")?;
+    trial.has(ADDRESS).await?;
+    trial.node.is_again(&before, SOON).await.context("after its time")?;
+    let checkpoint = open["checkpoint"].as_str().unwrap_or_default();
+    for named in [&[][..], &[checkpoint]] {
+        let late = trial.settle("commit", named).await?.said(1, "refused")?;
+        let message = late["message"].to_string();
+        ensure!(message.contains("its time passed") && message.contains("the change is gone"), "{message}");
+    }
+    trial.node.is_again(&before, SOON).await
+}
+
+#[tokio::test]
+async fn a_probe_that_fails_takes_the_change_back_and_is_named() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    let cut_off = json!({ "routes": { "config": [
+        { "destination": "0.0.0.0/0", "next-hop-interface": "eth0", "state": "absent" }
+    ] } });
+    for arguments in [&[][..], &["--no-commit"]] {
+        let failed = trial.apply(arguments, &cut_off).await?.said(1, "failed")?;
+        let message = failed["message"].as_str().unwrap_or_default();
+        ensure!(
+            message.contains("probe \"default-gateway\"") && message.contains("as it was before"),
+            "{message}"
+        );
+        ensure!(failed["checkpoint"].is_null(), "{failed}");
+        let gateway =
+            failed["probes"].as_array().into_iter().flatten().find(|one| one["name"] == "default-gateway");
+        assert_eq!(gateway.map(|probe| &probe["after"]), Some(&json!("Failed")), "{failed}");
+        trial.node.is_again(&before, SOON).await?;
+    }
+    // Whoever does not want them says so.
+    trial.apply(&["--no-commit", "--no-probes"], &cut_off).await?.said(0, "open")?;
+    trial.settle("rollback", &[]).await?.said(0, "rolled-back")?;
+    trial.node.is_again(&before, SOON).await
+}
+
+#[tokio::test]
+async fn policies_are_taken_with_their_captures_and_probes() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": { "name": "p" }, "spec": {
+            "capture": { "way-out": "routes.running.destination==\"0.0.0.0/0\"" },
+            "desiredState": { "interfaces": [
+                { "name": "{{ capture.way-out.routes.running.0.next-hop-interface }}", "mtu": 1420 }
+            ] },
+            "probes": [{ "name": "web", "timeout": "2s", "tcp": { "host": "10.99.0.254", "port": 81 } }] } });
+    let failed = trial.apply(&[], &policy).await?.said(1, "failed")?;
+    ensure!(failed["message"].to_string().contains("probe \\\"web\\\""), "{failed}");
+    trial.node.is_again(&before, SOON).await?;
+    trial.apply(&["--no-probes"], &policy).await?.said(0, "changed")?;
+    trial.has("1420").await
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_told_by_its_own_code_and_nothing_is_touched() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    for (case, text, said) in [
+        ("no YAML", "interfaces: [", "line "),
+        ("two documents", "interfaces: []\n---\ninterfaces: []\n", "2 documents"),
+        ("another kind", "{apiVersion: v1, kind: Pod}", "NodeNetworkConfigurationPolicy"),
+        ("an unknown key", "interfaces: [{name: eth1, mtuu: 1}]", "interfaces[eth1].mtuu"),
+        ("no such interface", "interfaces: [{name: eth9, type: ethernet, state: up}]", "eth9"),
+    ] {
+        let output = trial.node(&["apply", "--json", "-"], text).await?;
+        let told = Said(output).said(2, "not-understood").with_context(|| case.to_owned())?;
+        let message = told["message"].as_str().unwrap_or_default();
+        ensure!(message.contains(said) && message.contains("nothing was changed"), "{case}: {message}");
+    }
+    let output = trial.node(&["apply", "/no/such/file"], "").await?;
+    assert_eq!(output.status.code(), Some(2), "{}", output.stderr());
+    assert_eq!(trial.node.snapshot().await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_it_ends_as_before() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": { "name": "p" }, "spec": { "desiredState": with_address(), "probes": slow_probe()["probes"] } });
+    let file = trial.file("p.json", &policy)?;
+    // By NetworkManager's timer alone.
+    let applying = trial.start(&["apply", "--no-commit", "--timeout=10", &file])?;
+    trial.has(ADDRESS).await?;
+    drop(applying);
+    let unfinished = trial.settle("commit", &[]).await?;
+    ensure!(
+        unfinished.0.status.code() == Some(1),
+        "what nobody finished cannot be committed: {unfinished:?}"
+    );
+    trial.node.is_again(&before, SOON).await.context("by the timer")?;
+
+    // And at once by whoever comes next.
+    let applying = trial.start(&["apply", "--timeout=3600", &file])?;
+    trial.has(ADDRESS).await?;
+    let busy = trial.settle("rollback", &[]).await?.said(1, "refused")?;
+    ensure!(busy["message"].to_string().contains("another program"), "{busy}");
+    drop(applying);
+    trial.settle("rollback", &[]).await?.said(0, "rolled-back")?;
+    trial.node.is_again(&before, SOON).await
+}
+
+#[tokio::test]
+async fn what_network_manager_forgets_is_not_committed_but_put_back() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    trial.apply(&["--no-commit"], &with_address()).await?.said(0, "open")?;
+    trial.node.kill_network_manager().await?;
+    let down = trial.settle("commit", &[]).await?;
+    ensure!(down.0.status.code() == Some(3), "without NetworkManager nothing is known: {down:?}");
+    trial.node.start_network_manager().await?;
+    let forgotten = trial.settle("commit", &[]).await?.said(1, "failed")?;
+    let message = forgotten["message"].to_string();
+    ensure!(message.contains("restarted") && message.contains("as it was before"), "{message}");
+    trial.node.is_again(&before, SOON).await
+}
+
+#[tokio::test]
+async fn an_agent_leaves_alone_what_a_command_has_left_open() -> Result<()> {
+    let trial = Trial::new().await?;
+    let wanted =
+        json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1400 }] });
+    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": { "name": "mtu" }, "spec": { "desiredState": wanted } });
+    fs::create_dir(trial.lab.folder().join("policies"))?;
+    trial.apply(&["--no-commit", "--timeout=15"], &with_address()).await?.said(0, "open")?;
+    trial.file("policies/mtu.json", &policy)?;
+    let agent = trial.agent()?;
+    wait::until(SOON, "the agent to find it in its way", async || {
+        ensure!(
+            agent.log_tail(50).contains("another change of the network is still open"),
+            "{}",
+            agent.log_tail(50)
+        );
+        Ok(())
+    })
+    .await?;
+    trial.has(ADDRESS).await.context("it is not rolled back before its time")?;
+    // NetworkManager rolls it back, and then it is the agent's turn.
+    trial.has("1400").await?;
+    ensure!(!trial.node.snapshot().await?.mentions(ADDRESS), "its time was over");
+
+    // An agent that is at rest is in nobody's way, and puts back what NetworkManager forgets.
+    fs::remove_file(trial.lab.folder().join("policies/mtu.json"))?;
+    trial.apply(&["--no-commit", "--timeout=3600"], &with_address()).await?.said(0, "open")?;
+    trial.node.kill_network_manager().await?;
+    trial.node.start_network_manager().await?;
+    wait::until(SOON, "the change to be undone", async || {
+        ensure!(!trial.node.snapshot().await?.mentions(ADDRESS), "it is still there");
+        Ok(())
+    })
+    .await?;
+    drop(agent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_at_work_keeps_commands_out() -> Result<()> {
+    let trial = Trial::new().await?;
+    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": { "name": "p" }, "spec": { "desiredState": with_address(), "probes": slow_probe()["probes"] } });
+    fs::create_dir(trial.lab.folder().join("policies"))?;
+    trial.file("policies/p.json", &policy)?;
+    let agent = trial.agent()?;
+    trial.has(ADDRESS).await?;
+    let other = json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1400 }] });
+    for answer in [
+        trial.apply(&[], &other).await?,
+        trial.settle("rollback", &[]).await?,
+        trial.settle("commit", &[]).await?,
+    ] {
+        let refused = answer.said(1, "refused")?;
+        ensure!(refused["message"].to_string().contains("another program is changing"), "{refused}");
+    }
+    trial.has(ADDRESS).await?;
+    drop(agent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn in_memory_nothing_of_it_is_on_disk() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?.success()?;
+    trial.apply(&["--persistence=Ephemeral"], &with_address()).await?.said(0, "changed")?;
+    trial.has(ADDRESS).await?;
+    assert_eq!(trial.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?.success()?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn under_the_name_nmstatectl_it_takes_its_words() -> Result<()> {
+    let trial = Trial::new().await?;
+    let before = trial.node.snapshot().await?;
+    std::os::unix::fs::symlink(&trial.program, trial.lab.folder().join("nmstatectl"))?;
+    let version = trial.nmstatectl(&["--version"], "").await?.success()?;
+    ensure!(version.starts_with("nmstatectl 2.2."), "{version}");
+    // What the liveness probe of kubernetes-nmstate calls.
+    for words in [&["show", "lo"][..], &["show", "lo", "-vv"]] {
+        let shown = trial.nmstatectl(words, "").await?.success()?;
+        ensure!(shown.starts_with("---\n") && shown.contains("name: lo"), "{shown}");
+    }
+    ensure!(trial.nmstatectl(&["show", "--json"], "").await?.json()?["interfaces"].is_array());
+
+    let state = with_address().to_string();
+    for (words, code) in [
+        (&["set", "--no-commit", "--timeout", "60", "-"][..], 0),
+        (&["apply", "-"], 1),
+        (&["rollback"], 0),
+        (&["rollback"], 1),
+        (&["apply", "--no-commit"], 0),
+        (&["commit"], 0),
+        (&["apply", "-v", "-"], 0),
+    ] {
+        let output = trial.nmstatectl(words, &state).await?;
+        ensure!(output.status.code() == Some(code), "{words:?}: {}{}", output.stdout(), output.stderr());
+        if words == ["rollback"] && code == 0 {
+            trial.node.is_again(&before, SOON).await?;
+        }
+    }
+    trial.has(ADDRESS).await?;
+    let statistic = trial.nmstatectl(&["st", "-"], &state).await?.success()?;
+    ensure!(statistic.contains("features:"), "{statistic}");
+    let policy = json!({ "capture": { "gw": "routes.running.destination==\"0.0.0.0/0\"" },
+        "desiredState": { "interfaces": [{ "name": "{{ capture.gw.routes.running.0.next-hop-interface }}", "mtu": 1420 }] } });
+    let meant = trial.nmstatectl(&["policy", "--json", "-"], &policy.to_string()).await?.json()?;
+    assert_eq!(meant["interfaces"][0]["name"], "eth0", "{meant}");
+    Ok(())
+}
+
+/// A node, and the commands in it.
+struct Trial {
+    lab: Lab,
+    node: NmNode,
+    program: String,
+    state: PathBuf,
+}
+
+/// What a command that speaks to programs has said.
+#[derive(Debug)]
+struct Said(Output);
+
+impl Said {
+    fn said(&self, code: i32, result: &str) -> Result<Value> {
+        let said: Value = serde_json::from_str(&self.0.stdout())
+            .with_context(|| format!("{}{}", self.0.stdout(), self.0.stderr()))?;
+        ensure!(
+            self.0.status.code() == Some(code) && said["result"] == result,
+            "{:?}: {said}",
+            self.0.status
+        );
+        Ok(said)
+    }
+}
+
+impl Trial {
+    async fn new() -> Result<Self> {
+        let program = binaries::knmstate().await?.display().to_string();
+        let lab = Lab::new().await?;
+        lab.gateway().on().await?;
+        lab.dns().on().await?;
+        let node = lab.nm_node("node1").start().await?;
+        node.come_to_rest().await?;
+        let state = lab.folder().join("state");
+        Ok(Self { lab, node, program, state })
+    }
+
+    fn call(&self, program: &str, arguments: &[&str]) -> Invocation {
+        Invocation::new([program])
+            .args(arguments.iter().copied())
+            .env("KNMSTATE_STATE_DIR", self.state.display().to_string())
+            .env("RUST_BACKTRACE", "0")
+    }
+
+    async fn node(&self, arguments: &[&str], input: &str) -> Result<Output> {
+        let words: Vec<&str> = ["node"].iter().chain(arguments).copied().collect();
+        self.node.exec_with(self.call(&self.program, &words).stdin(input), LIMIT).await
+    }
+
+    async fn nmstatectl(&self, arguments: &[&str], input: &str) -> Result<Output> {
+        let program = self.lab.folder().join("nmstatectl").display().to_string();
+        self.node.exec_with(self.call(&program, arguments).stdin(input), LIMIT).await
+    }
+
+    async fn apply(&self, arguments: &[&str], document: &Value) -> Result<Said> {
+        let words: Vec<&str> = ["apply", "--json", "-"].iter().chain(arguments).copied().collect();
+        Ok(Said(self.node(&words, &document.to_string()).await?))
+    }
+
+    async fn settle(&self, how: &str, checkpoint: &[&str]) -> Result<Said> {
+        let words: Vec<&str> = [how, "--json"].iter().chain(checkpoint).copied().collect();
+        Ok(Said(self.node(&words, "").await?))
+    }
+
+    fn file(&self, name: &str, document: &Value) -> Result<String> {
+        let path = self.lab.folder().join(name);
+        fs::write(&path, document.to_string())?;
+        Ok(path.display().to_string())
+    }
+
+    /// Gone, by SIGKILL, when it is dropped.
+    fn start(&self, arguments: &[&str]) -> Result<Process> {
+        let words: Vec<&str> = ["node"].iter().chain(arguments).copied().collect();
+        let log = self.lab.folder().join("command.log");
+        self.node.enter(self.call(&self.program, &words)).start("command", &log)
+    }
+
+    fn agent(&self) -> Result<Process> {
+        let folder = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
+        let policies = folder("policies", self.lab.folder().join("policies"));
+        let state = folder("state-dir", self.state.clone());
+        let call = self.call(&self.program, &["standalone", "--node-name=node1", &policies, &state]);
+        self.node.enter(call).start("agent", &self.lab.folder().join("agent.log"))
+    }
+
+    async fn has(&self, text: &str) -> Result<()> {
+        wait::until(LIMIT, text, async || {
+            ensure!(self.node.snapshot().await?.mentions(text), "it is not there");
+            Ok(())
+        })
+        .await
+    }
+}
