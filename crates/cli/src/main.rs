@@ -34,6 +34,7 @@ enum Command {
     Operator(Box<commands::operator::Args>),
     Remove(commands::remove::Args),
     Node(Box<commands::node::Args>),
+    Render(commands::render::Args),
     Standalone(Box<commands::standalone::Args>),
 }
 
@@ -69,6 +70,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Operator(args) => commands::operator::run(*args)?,
         Command::Remove(args) => commands::remove::run(args)?,
         Command::Node(args) => return commands::node::run(*args, &mut io::stdout().lock()),
+        Command::Render(args) => return commands::render::run(args, &mut io::stdout().lock()),
         Command::Standalone(args) => return commands::standalone::run(*args, &mut io::stdout().lock()),
     }
     Ok(ExitCode::SUCCESS)

@@ -43,6 +43,7 @@ mod error;
 mod events;
 mod features;
 mod host;
+pub mod keyfiles;
 pub mod laws;
 pub mod network_manager;
 mod routing;

@@ -7,6 +7,7 @@ pub mod manifests;
 pub mod operator;
 pub mod remove;
 pub mod node;
+pub mod render;
 pub mod standalone;
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};

@@ -18,6 +18,7 @@ use crate::{
     state::NetworkState,
 };
 use placeholders::Filled;
+pub(crate) use placeholders::is_reference;
 
 /// The types of interfaces that nmstate knows.
 const TYPES: [&str; 21] = [

@@ -118,7 +118,7 @@ impl Filled {
 }
 
 /// As captures see it: in a secret, braces alone are no reference.
-fn is_reference(text: &str, key: &str) -> bool {
+pub(crate) fn is_reference(text: &str, key: &str) -> bool {
     let is_meant = || {
         text.match_indices("{{").any(|(at, _)| {
             let inside = text[at + 2..].trim_start();
