@@ -19,6 +19,7 @@ mod nm_node;
 mod node_commands;
 mod node_guard;
 mod operator;
+mod render;
 mod rollout;
 mod standalone;
 mod standalone_full_kernel;

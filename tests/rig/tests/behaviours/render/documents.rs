@@ -1,0 +1,68 @@
+//! What is rendered in the tests.
+
+use std::fs;
+
+use anyhow::Result;
+use rig::machine::rig_file;
+use serde_json::{Value, json};
+
+/// One document of a file of policies. JSON is YAML.
+pub(super) fn policy(name: &str, desired: &Value) -> String {
+    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": { "name": name }, "spec": { "desiredState": desired } });
+    format!("---\n{policy:#}\n")
+}
+
+pub(super) fn card(name: &str, address: &str) -> Value {
+    json!({ "name": name, "type": "ethernet", "state": "up", "ipv6": { "enabled": false }, "ipv4": { "enabled": true,
+        "dhcp": false, "address": [{ "ip": address, "prefix-length": 24 }] } })
+}
+
+pub(super) fn address_with_routes() -> Value {
+    let mut eth1 = card("eth1", "10.98.0.7");
+    eth1["mtu"] = json!(1400);
+    eth1["ipv6"] = json!({ "enabled": true, "dhcp": false, "autoconf": false,
+        "address": [{ "ip": "2001:db8:98::7", "prefix-length": 64 }] });
+    json!({
+        "interfaces": [eth1],
+        "routes": { "config": [
+            { "destination": "198.51.100.0/24", "next-hop-interface": "eth1", "next-hop-address": "10.98.0.254" },
+            { "destination": "203.0.113.0/24", "next-hop-interface": "eth1", "next-hop-address": "10.98.0.254",
+              "metric": 150, "table-id": 100 },
+        ] },
+        "route-rules": { "config": [{ "ip-from": "203.0.113.0/24", "route-table": 100, "priority": 1000 }] },
+        "dns-resolver": { "config": { "server": ["10.98.0.53"], "search": ["example.com"] } },
+    })
+}
+
+/// Without VLANs on its port, which not every kernel has.
+pub(super) fn plain_bridge() -> Value {
+    json!({ "interfaces": [{ "name": "br1", "type": "linux-bridge", "state": "up",
+        "bridge": { "options": { "stp": { "enabled": false } }, "port": [{ "name": "eth2", "vlan": {} }] },
+        "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.97.0.1", "prefix-length": 24 }] } }] })
+}
+
+/// A bridge as most people write it: its port gets all VLANs.
+pub(super) fn trunk(port: &str) -> Value {
+    json!({ "interfaces": [{ "name": "br1", "type": "linux-bridge", "state": "up",
+        "bridge": { "port": [{ "name": port }] } }] })
+}
+
+pub(super) fn vxlan() -> Value {
+    json!({ "interfaces": [{ "name": "vx7", "type": "vxlan", "state": "up",
+        "vxlan": { "base-iface": "eth1", "id": 7, "remote": "10.98.0.8", "destination-port": 4789 } }] })
+}
+
+/// Everything of the above and the example of the bond, as documents of their own.
+pub(super) fn all() -> Result<Vec<String>> {
+    let states = [
+        json!({ "interfaces": [card("eth1", "10.98.0.7")] }),
+        address_with_routes(),
+        plain_bridge(),
+        trunk("eth3"),
+        vxlan(),
+    ];
+    let mut documents: Vec<String> = states.iter().map(|state| policy("p", state)).collect();
+    documents.push(fs::read_to_string(rig_file("../../examples/bond-with-vlan.yaml"))?);
+    Ok(documents)
+}

@@ -1,0 +1,77 @@
+//! What a machine finds on its disk when a MachineConfig has come to it, written the way Ignition would.
+
+use anyhow::{Context as _, Result, ensure};
+use rig::{NmNode, UmlNode, process::Invocation};
+use serde_json::Value;
+
+/// The files and units of a MachineConfig.
+pub(super) struct Given {
+    /// Path, mode in octal, and contents in base64.
+    files: Vec<(String, String, String)>,
+    pub(super) units: Vec<String>,
+}
+
+impl Given {
+    pub(super) fn of(machine_config: &Value) -> Result<Self> {
+        let config = &machine_config["spec"]["config"];
+        let mut given = Self { files: Vec::new(), units: Vec::new() };
+        for file in config["storage"]["files"].as_array().context("no files")? {
+            let text = |pointer: &str| {
+                file.pointer(pointer).and_then(Value::as_str).with_context(|| pointer.to_owned())
+            };
+            let data = text("/contents/source")?.strip_prefix("data:;base64,").context("no data URL")?;
+            let mode = file["mode"].as_u64().context("no mode")?;
+            given.files.push((text("/path")?.to_owned(), format!("{mode:o}"), data.to_owned()));
+        }
+        for unit in config["systemd"]["units"].as_array().into_iter().flatten() {
+            given.units.push(unit["contents"].as_str().context("no contents")?.to_owned());
+        }
+        ensure!(!given.files.is_empty(), "{machine_config:#}");
+        Ok(given)
+    }
+
+    fn script(&self) -> String {
+        let lines = self.files.iter().map(|(path, mode, data)| {
+            format!(
+                "mkdir -p \"$(dirname {path})\" && (umask 077; echo {data} | base64 -d >{path}) && chmod {mode} {path}\n"
+            )
+        });
+        format!("set -e\n{}", lines.collect::<String>())
+    }
+}
+
+/// A machine that can be given files.
+pub(super) trait Machine {
+    async fn give(&self, given: &Given) -> Result<()>;
+}
+
+impl Machine for NmNode {
+    async fn give(&self, given: &Given) -> Result<()> {
+        let write = Invocation::new(["sh"]).stdin(given.script());
+        self.exec_with(write, super::LIMIT).await?.success()?;
+        Ok(())
+    }
+}
+
+impl Machine for UmlNode {
+    async fn give(&self, given: &Given) -> Result<()> {
+        let write = Invocation::new(["sh"]).stdin(given.script());
+        self.exec_with(write, super::LIMIT).await?.success()?;
+        Ok(())
+    }
+}
+
+/// What a machine loses when it is switched off.
+pub(super) trait Forgetful {
+    async fn forget(&self) -> Result<()>;
+}
+
+impl Forgetful for NmNode {
+    async fn forget(&self) -> Result<()> {
+        let script = "rm -rf /run/NetworkManager/devices /run/NetworkManager/system-connections\n\
+                      for link in br1 vx7; do ip link del $link 2>/dev/null || true; done\n\
+                      for card in eth0 eth1 eth2; do ip addr flush dev $card; ip link set $card down; done\n";
+        self.exec_with(Invocation::new(["sh"]).stdin(script), super::LIMIT).await?.success()?;
+        Ok(())
+    }
+}
