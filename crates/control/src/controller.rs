@@ -118,7 +118,7 @@ async fn answer(
     }
     if let Some(listener) = metrics {
         let listener = TlsListener::start(listener, tls)?;
-        let server = axum::serve(listener, metrics::router(world.clone(), measures.clone()));
+        let server = axum::serve(listener, metrics::router(world.clone(), measures.clone(), serving));
         let server = server.with_graceful_shutdown(stopped(stop.clone()));
         tasks.spawn(async move {
             if let Err(error) = server.await {
@@ -158,7 +158,7 @@ async fn lead_in_turn(
         measures.leads(true);
         let mut certificates = JoinSet::new();
         if keeps_certificates {
-            certificates.spawn(keep_certificates(options.clone(), world.clone()));
+            certificates.spawn(keep_certificates(options.clone(), world.clone(), measures.clone()));
         }
         leader::lead(&work, world, measures, leadership.clone(), stopped(stop.clone())).await;
         certificates.shutdown().await;
@@ -170,7 +170,7 @@ async fn lead_in_turn(
 }
 
 /// For as long as this controller leads.
-async fn keep_certificates(options: Options, world: LiveWorld) {
+async fn keep_certificates(options: Options, world: LiveWorld, measures: Measures) {
     let mut wanted = world.intervals();
     let Ok(Some(first)) = wanted.wait_for(Option::is_some).await.map(|known| *known) else { return };
     let (sender, intervals) = watch::channel(first);
@@ -181,6 +181,7 @@ async fn keep_certificates(options: Options, world: LiveWorld) {
         authority: names.authority,
         webhooks: names.webhooks,
         labels: BTreeMap::new(),
+        measures,
         now: options.now,
     };
     let follow = async {

@@ -28,7 +28,7 @@ pub fn of_node(happening: &Happening, policy_uid: &str, now: Timestamp) -> Optio
         What::Failed { attempts } => {
             format!("reconciliation of enactment \"{enactment}\" has failed after {attempts} retries")
         }
-        What::Available => return None,
+        What::Available | What::RolledBack => return None,
         What::Aborted => format!("reconciliation of enactment \"{enactment}\" has aborted"),
     };
     let source = format!("{node}.nmstate-handler");

@@ -21,7 +21,7 @@ use crate::{
     plan::{Plan, plan},
     queue::{About, Queue},
     sources::{self, LiveWorld},
-    world::{Origin, World},
+    world::{Origin, What, World},
     writes::{Write, Written},
 };
 
@@ -152,7 +152,10 @@ impl Leader<'_> {
             put_in_queue(&mut self.queue, &mut world, &origin, plan, now);
         }
         for happening in self.world.take_happenings() {
-            self.measures.result(happening.what.result());
+            match happening.what {
+                What::RolledBack => self.measures.rolled_back(),
+                what => self.measures.result(what.result()),
+            }
             for probe in &happening.failed_probes {
                 self.measures.probe_failed(probe);
             }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -23,6 +24,8 @@ struct All {
     queue: Gauge,
     results: Family<ResultLabel, Counter>,
     probes: Family<ProbeLabel, Counter>,
+    rollbacks: Counter,
+    certificates: Family<CertificateLabel, Gauge>,
     rollouts: Histogram,
     decisions: Histogram,
     writes: Family<WriteLabel, Histogram>,
@@ -40,6 +43,20 @@ struct ProbeLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    certificate: &'static str,
+}
+
+/// Which certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that this controller serves.
+    Serving,
+    /// The authority that has signed it, where that is our own.
+    Authority,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabel {
     object: &'static str,
 }
@@ -51,6 +68,8 @@ impl Default for Measures {
             queue: Gauge::default(),
             results: Family::default(),
             probes: Family::default(),
+            rollbacks: Counter::default(),
+            certificates: Family::default(),
             // From a second to a day.
             rollouts: Histogram::new(exponential_buckets(1.0, 2.0, 17)),
             // From a tenth of a millisecond to seconds.
@@ -64,6 +83,10 @@ impl Default for Measures {
 impl Measures {
     pub fn leads(&self, leads: bool) {
         self.0.leader.set(i64::from(leads));
+        if !leads {
+            // Only the leader looks after it.
+            self.certificate_ends(Which::Authority, None);
+        }
     }
 
     pub fn queue_depth(&self, depth: usize) {
@@ -77,6 +100,28 @@ impl Measures {
 
     pub fn probe_failed(&self, probe: &str) {
         self.0.probes.get_or_create(&ProbeLabel { probe: probe.to_owned() }).inc();
+    }
+
+    /// A change was rolled back on a node, whether it is tried again or not.
+    pub fn rolled_back(&self) {
+        self.0.rollbacks.inc();
+    }
+
+    /// Until when a certificate is valid; `None` if there is none.
+    pub fn certificate_ends(&self, which: Which, end: Option<Timestamp>) {
+        let certificate = match which {
+            Which::Serving => "serving",
+            Which::Authority => "authority",
+        };
+        let label = CertificateLabel { certificate };
+        match end {
+            Some(end) => {
+                self.0.certificates.get_or_create(&label).set(end.as_second());
+            }
+            None => {
+                self.0.certificates.remove(&label);
+            }
+        }
     }
 
     /// A policy that was progressing has come to its end.
@@ -109,6 +154,16 @@ impl Measures {
             "knmstate_probe_failures",
             "Probes that failed after a change and had it rolled back",
             all.probes.clone(),
+        );
+        registry.register(
+            "knmstate_rollbacks",
+            "Changes that were rolled back on a node, those that were tried again among them",
+            all.rollbacks.clone(),
+        );
+        registry.register(
+            "knmstate_certificate_expiry_timestamp_seconds",
+            "Until when the certificate that is served is valid, and our own authority",
+            all.certificates.clone(),
         );
         registry.register(
             "knmstate_rollout_duration_seconds",

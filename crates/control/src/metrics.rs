@@ -3,6 +3,8 @@
 //! The figures about the cluster are counted when they are asked for, from what the leader knows; so there is nothing
 //! that could be forgotten to be counted down. A controller that does not lead has none of them.
 
+mod health;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -20,11 +22,17 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{measures::Measures, sources::LiveWorld, world::World};
+use crate::{
+    certificates::Serving,
+    measures::{Measures, Which},
+    sources::LiveWorld,
+    world::World,
+};
 
 /// `/metrics`, and whether we are there at all.
-pub fn router(world: LiveWorld, measures: Measures) -> Router {
+pub fn router(world: LiveWorld, measures: Measures, certificates: Serving) -> Router {
     let answer = move || {
+        measures.certificate_ends(Which::Serving, certificates.end());
         let text = text(&world, &measures);
         async move {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
@@ -56,7 +64,7 @@ impl Collector for Census {
         if !world.is_known() {
             return Ok(());
         }
-        for Gauges { name, help, values } in count(&world) {
+        for Gauges { name, help, values } in count(&world).into_iter().chain(health::gauges(&world)) {
             let mut family =
                 encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Gauge)?;
             for (labels, value) in values {
@@ -150,53 +158,4 @@ fn add(counts: &mut BTreeMap<&str, u64>, conditions: &ConditionList) {
 }
 
 #[cfg(test)]
-mod tests {
-    use knmstate_client::watch::Seen;
-    use serde_json::json;
-
-    use super::*;
-    use crate::world::testing::{changed, enactment, policy};
-
-    #[test]
-    fn the_names_are_those_that_dashboards_know() {
-        let live = LiveWorld::default();
-        let measures = Measures::default();
-        assert!(!text(&live, &measures).contains("kubernetes_nmstate"), "who knows nothing says nothing");
-        {
-            let mut world = live.lock();
-            world.see_policies(Seen::All(Vec::new()));
-            world.see_nodes(Seen::All(Vec::new()));
-            world.see_handlers(Seen::All(Vec::new()), jiff::Timestamp::UNIX_EPOCH);
-            world.see_enactments(Seen::All(Vec::new()));
-            world.see_node_states(Seen::All(Vec::new()));
-            world.see_settings(Seen::All(Vec::new()));
-            let available = json!([{"type": "Available", "status": "True"}]);
-            let mut one = policy("p", 1, &json!({}));
-            one.status = serde_json::from_value(json!({"conditions": available})).unwrap();
-            world.see_policies(changed(one));
-            let status = json!({"conditions": available, "features": ["static-ip"]});
-            world.see_enactments(changed(enactment("n", "p", 1, Some(json!({})), &status)));
-            let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
-                "metadata": {"name": "n"}, "status": {"currentState": {
-                    "interfaces": [{"name": "a", "type": "bond"}],
-                    "routes": {"running": [{"destination": "::/0"}]}}}});
-            world.see_node_states(changed(serde_json::from_value(state).unwrap()));
-        }
-        measures.result("available");
-        measures.probe_failed("dns");
-        let text = text(&live, &measures);
-        for line in [
-            "kubernetes_nmstate_features_applied{name=\"static-ip\"} 1",
-            "kubernetes_nmstate_network_interfaces{node=\"n\",type=\"bond\"} 1",
-            "kubernetes_nmstate_routes{ip_stack=\"ipv6\",node=\"n\",type=\"dynamic\"} 1",
-            "kubernetes_nmstate_policies_status{status=\"Available\"} 1",
-            "kubernetes_nmstate_policies_status{status=\"Ignored\"} 0",
-            "kubernetes_nmstate_enactments_status{node=\"n\",status=\"Available\"} 1",
-            "kubernetes_nmstate_enactments_status{node=\"n\",status=\"Pending\"} 0",
-            "knmstate_enactment_results_total{result=\"available\"} 1",
-            "knmstate_probe_failures_total{probe=\"dns\"} 1",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
-        }
-    }
-}
+mod tests;

@@ -43,6 +43,15 @@ pub fn set(conditions: &mut ConditionList, stage: &Stage, node: &str, policy: &s
     rows::set(conditions, rows(stage, node, policy), now);
 }
 
+/// What is in the message of every failure whose change was rolled back.
+pub const ROLLED_BACK: &str = "rolled back";
+
+/// Whether the last attempt failed, and its change was rolled back.
+pub fn is_rolled_back(conditions: &ConditionList) -> bool {
+    let failing = conditions.get(FAILING).filter(|failing| failing.status == True);
+    failing.is_some_and(|failing| failing.message.contains(ROLLED_BACK))
+}
+
 /// Whether the conditions say this already, whenever they began to.
 pub fn says(conditions: &ConditionList, stage: &Stage, node: &str, policy: &str) -> bool {
     rows::are_set(conditions, rows(stage, node, policy))

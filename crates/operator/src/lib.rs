@@ -11,6 +11,7 @@ pub mod facts;
 pub mod installation;
 pub mod live;
 mod monitor;
+pub mod monitoring;
 mod namespace;
 mod network_policies;
 mod node_guard;

@@ -31,6 +31,7 @@ use super::{
     serving::pair_in,
     wake,
 };
+use crate::measures::{Measures, Which};
 
 /// What kubernetes-nmstate marks its Secrets with.
 const ANNOTATION: &str = "kubevirt.io/kube-admission-webhook";
@@ -54,6 +55,7 @@ pub struct Options {
     pub webhooks: String,
     /// Labels of the Secrets.
     pub labels: BTreeMap<String, String>,
+    pub measures: Measures,
     pub now: fn() -> Timestamp,
 }
 
@@ -145,6 +147,9 @@ impl Keeper {
     async fn round(&mut self, intervals: &Intervals) -> Result<Duration, Failure> {
         for _ in 0..STEPS {
             let seen = self.look().await?;
+            let authority = seen.known.authority.as_ref();
+            let end = authority.map(|authority| authority.not_after);
+            self.options.measures.certificate_ends(Which::Authority, end);
             let now = (self.options.now)();
             match plan::next(&seen.known, intervals, now) {
                 Step::Rest { until } => {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use knmstate_client::watch::{Seen, Selection, follow};
 use kube::{Api, Client, core::DeserializeGuard};
@@ -40,6 +41,7 @@ pub struct Serving(Arc<Current>);
 #[derive(Debug, Default)]
 struct Current {
     served: RwLock<Option<(Pair, Arc<CertifiedKey>)>>,
+    end: RwLock<Option<Timestamp>>,
 }
 
 impl ResolvesServerCert for Current {
@@ -60,6 +62,11 @@ impl Serving {
         self.0.served.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Until when the certificate is valid.
+    pub fn end(&self) -> Option<Timestamp> {
+        *self.0.end.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         self.0.clone()
     }
@@ -74,9 +81,10 @@ impl Serving {
         match pair.certified() {
             Ok(key) => {
                 let leaf = Certificate::read_all(&pair.certificate).into_iter().next();
-                let end =
-                    leaf.map_or_else(|| "an unknown time".to_owned(), |leaf| leaf.not_after.to_string());
-                tracing::info!("serving a certificate that is valid until {end}");
+                let end = leaf.map(|leaf| leaf.not_after);
+                let told = end.map_or_else(|| "an unknown time".to_owned(), |end| end.to_string());
+                tracing::info!("serving a certificate that is valid until {told}");
+                *self.0.end.write().unwrap_or_else(PoisonError::into_inner) = end;
                 *served = Some((pair.clone(), Arc::new(key)));
             }
             Err(unfit) => {
@@ -159,8 +167,6 @@ async fn read_folder(folder: &Path) -> std::io::Result<Pair> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
     use crate::certificates::authority::Authority;
 
@@ -184,6 +190,7 @@ mod tests {
         assert_eq!(served(&serving), Some(one));
         serving.replace(&other);
         assert_eq!(served(&serving), Some(other));
+        assert!(serving.end().is_some_and(|end| end > Timestamp::UNIX_EPOCH));
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use knmstate_api::{
     reasons::enactment::{ABORTED, AVAILABLE, FAILING, PROGRESSING},
 };
 use knmstate_client::watch::{Seen, is_older};
+use knmstate_core::enactment::is_rolled_back;
 use kube::{ResourceExt as _, core::DeserializeGuard};
 
 use super::Origin;
@@ -57,8 +58,12 @@ pub struct Happening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Available,
-    Failed { attempts: u32 },
+    Failed {
+        attempts: u32,
+    },
     Aborted,
+    /// A change was rolled back; that may have been the last attempt, or not.
+    RolledBack,
 }
 
 impl What {
@@ -68,6 +73,7 @@ impl What {
             Self::Available => "available",
             Self::Failed { .. } => "failed",
             Self::Aborted => "aborted",
+            Self::RolledBack => "rolled-back",
         }
     }
 }
@@ -176,6 +182,11 @@ impl Enactments {
                 if enactment.decided.is_some() && enactment.decided == enactment.spec {
                     enactment.decided = None;
                 }
+                if was_rolled_back(&before.status, &enactment.status) {
+                    let what = What::RolledBack;
+                    let (policy, node) = (policy.clone(), node.clone());
+                    happenings.push(Happening { policy, node, what, failed_probes: Vec::new() });
+                }
                 happenings.extend(what_happened(&before.status, &enactment.status).map(|what| Happening {
                     policy: policy.clone(),
                     node: node.clone(),
@@ -237,6 +248,18 @@ fn what_happened(
     let is_new = before.policy_generation != after.policy_generation || before.policy_uid != after.policy_uid;
     let what = end_of(after)?;
     (is_new || end_of(before).is_none_or(|known| known.result() != what.result())).then_some(what)
+}
+
+/// Whether an attempt has failed and was rolled back since.
+fn was_rolled_back(
+    before: &NodeNetworkConfigurationEnactmentStatus,
+    after: &NodeNetworkConfigurationEnactmentStatus,
+) -> bool {
+    let last = |status: &NodeNetworkConfigurationEnactmentStatus| {
+        let message = status.conditions.get(FAILING).map(|failing| failing.message.clone());
+        (status.policy_generation, status.policy_uid.clone(), status.retry_count.clone(), message)
+    };
+    is_rolled_back(&after.conditions) && (!is_rolled_back(&before.conditions) || last(before) != last(after))
 }
 
 /// What has become of an order, once that is said.

@@ -4,6 +4,7 @@
 //! marks the policies concerned; they are decided about anew.
 
 mod enactments;
+mod handlers;
 mod network;
 mod objects;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use kube::{ResourceExt as _, core::DeserializeGuard};
 
 pub use self::{
     enactments::{Enactment, Enactments, Happening, What},
+    handlers::Handler,
     network::Network,
     objects::{SlimNode, SlimPod},
 };
@@ -78,9 +80,6 @@ pub struct Node {
     pub since: Option<Timestamp>,
 }
 
-/// A handler that has gone is missed only after this time: pods are replaced, and that is no reason to count anew.
-const HANDLER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-
 /// Which parts of the world have been listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -111,6 +110,8 @@ pub struct World {
     pub nodes: BTreeMap<String, Node>,
     /// The node of each pod of a handler.
     pods: BTreeMap<String, String>,
+    /// Those of them that are ready.
+    ready_pods: BTreeSet<String>,
     /// Since when a node that had a handler has none.
     bereft: BTreeMap<String, Timestamp>,
     /// When the handlers were first listed. One that was missing then may have been for long, or never have been there.
@@ -159,32 +160,6 @@ impl World {
                 self.node_states.get(node).filter(|_| allowed)
             }
         }
-    }
-
-    /// Whether a node runs a handler, and if not, since when.
-    pub fn handler(&self, node: &str, now: Timestamp) -> Handler {
-        if self.pods.values().any(|of| of == node) {
-            return Handler::Runs;
-        }
-        match self.bereft.get(node) {
-            Some(since) => match since.checked_add(HANDLER_GRACE) {
-                Ok(until) if until > now => Handler::Replaced { since: *since, until },
-                _ => Handler::Gone { since: Some(*since) },
-            },
-            None => self.no_handler(),
-        }
-    }
-
-    /// What is to be said of a node that was never seen to run one.
-    pub const fn no_handler(&self) -> Handler {
-        Handler::Gone { since: self.handlers_since }
-    }
-
-    /// The nodes that run a handler or did so a moment ago.
-    pub fn handlers(&self, now: Timestamp) -> BTreeMap<&str, Handler> {
-        let running = self.pods.values().map(|node| (&**node, Handler::Runs));
-        let bereft = self.bereft.keys().map(|node| (&**node, self.handler(node, now)));
-        bereft.chain(running).collect()
     }
 
     pub fn see_policies(&mut self, seen: Seen<NodeNetworkConfigurationPolicy>) {
@@ -257,33 +232,6 @@ impl World {
                 self.everything_concerned |= self.nodes.remove(&object.name_any()).is_some();
             }
         }
-    }
-
-    pub fn see_handlers(&mut self, seen: Seen<SlimPod>, now: Timestamp) {
-        let before: BTreeSet<String> = self.pods.values().cloned().collect();
-        match seen {
-            Seen::All(all) => {
-                self.listed.insert(Part::Handlers);
-                self.handlers_since.get_or_insert(now);
-                self.pods = all.into_iter().filter_map(read_pod).collect();
-            }
-            Seen::Changed(object) => {
-                if let Some((pod, node)) = read_pod(object) {
-                    self.pods.insert(pod, node);
-                }
-            }
-            Seen::Gone(object) => {
-                self.pods.remove(&object.name_any());
-            }
-        }
-        let after: BTreeSet<String> = self.pods.values().cloned().collect();
-        for node in &after {
-            self.bereft.remove(node);
-        }
-        for node in before.difference(&after) {
-            self.bereft.insert(node.clone(), now);
-        }
-        self.everything_concerned |= before != after;
     }
 
     pub fn see_node_states(&mut self, seen: Seen<NodeNetworkState>) {
@@ -381,20 +329,6 @@ impl World {
     }
 }
 
-/// Whether a node runs a handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
-    Runs,
-    /// It has gone, and another one is expected.
-    Replaced {
-        since: Timestamp,
-        until: Timestamp,
-    },
-    Gone {
-        since: Option<Timestamp>,
-    },
-}
-
 fn read_policy(object: DeserializeGuard<NodeNetworkConfigurationPolicy>) -> Option<Policy> {
     let name = object.name_any();
     let Ok(object) = object.0 else {
@@ -435,11 +369,6 @@ fn read_node(object: DeserializeGuard<SlimNode>) -> Option<(String, Node)> {
         object.name_any(),
         Node { uid, labels: Arc::new(object.metadata.labels.unwrap_or_default()), is_ready, since },
     ))
-}
-
-fn read_pod(object: DeserializeGuard<SlimPod>) -> Option<(String, String)> {
-    let object = object.0.ok()?;
-    Some((object.name_any(), object.node()?.to_owned()))
 }
 
 #[cfg(test)]

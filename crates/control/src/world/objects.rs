@@ -15,18 +15,24 @@ use serde::Deserialize;
 pub struct SlimNode {
     pub metadata: ObjectMeta,
     #[serde(default)]
-    status: NodeStatus,
+    status: Status,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct NodeStatus {
+struct Status {
     #[serde(default)]
-    conditions: Vec<NodeCondition>,
+    conditions: Vec<Condition>,
+}
+
+impl Status {
+    fn ready(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == "Ready")
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NodeCondition {
+struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -37,18 +43,20 @@ struct NodeCondition {
 impl SlimNode {
     /// Whether it is Ready, and since when that is so.
     pub fn readiness(&self) -> (bool, Option<Timestamp>) {
-        let ready = self.status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let ready = self.status.ready();
         let since = ready.and_then(|condition| condition.last_transition_time.as_ref());
         (ready.is_some_and(|condition| condition.status == "True"), since.map(|time| time.0))
     }
 }
 
-/// A pod: the node that it runs on.
+/// A pod: the node that it runs on, and whether it is ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimPod {
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: PodSpec,
+    #[serde(default)]
+    status: Status,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -59,6 +67,10 @@ struct PodSpec {
 }
 
 impl SlimPod {
+    pub fn is_ready(&self) -> bool {
+        self.status.ready().is_some_and(|condition| condition.status == "True")
+    }
+
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref()
     }

@@ -36,6 +36,11 @@ pub fn pod(name: &str, node: &str) -> SlimPod {
     read(json!({"metadata": {"name": name}, "spec": {"nodeName": node}}))
 }
 
+pub fn ready_pod(name: &str, node: &str) -> SlimPod {
+    read(json!({"metadata": {"name": name}, "spec": {"nodeName": node},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+}
+
 /// With an order if there is a spec, of which what is said overrides what every order has.
 pub fn enactment(
     node: &str,

@@ -127,3 +127,32 @@ fn what_an_admin_writes_into_a_state_counts_where_it_is_allowed() {
     world.see_node_states(state(false));
     assert!(world.policy(&origin).is_none());
 }
+
+#[test]
+fn every_rollback_is_told_once() {
+    const GONE: &str = "the gateway is gone; rolled back: the network is as it was before";
+    let mut world = World::default();
+    let status = |attempts: u32, again: &str, message: &str| {
+        json!({"policyGeneration": 1, "retryCount": {"1": attempts}, "conditions": [
+            {"type": "Progressing", "status": again},
+            {"type": "Failing", "status": "True", "message": message},
+        ]})
+    };
+    for (version, status, expected) in [
+        (1, json!({"policyGeneration": 1}), &[][..]),
+        (2, status(1, "True", GONE), &[What::RolledBack]),
+        (3, status(1, "True", GONE), &[]),
+        (4, status(2, "True", GONE), &[What::RolledBack]),
+        (5, status(3, "True", "NetworkManager does not answer"), &[]),
+        (6, status(4, "False", GONE), &[What::RolledBack, What::Failed { attempts: 4 }]),
+        (
+            7,
+            json!({"policyGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}),
+            &[What::Available],
+        ),
+    ] {
+        let seen = world.see_enactments(changed(enactment("a", "p", version, Some(json!({})), &status)));
+        let what: Vec<What> = seen.into_iter().map(|happening| happening.what).collect();
+        assert_eq!(what, expected, "{status}");
+    }
+}

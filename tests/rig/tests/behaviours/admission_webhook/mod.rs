@@ -13,6 +13,7 @@ use knmstate_control::{
     admission::{self, Questions},
     catalogue::Catalogue,
     certificates::{self, Intervals, Serving, Source, authority::Names, keeper},
+    measures::Measures,
     tls::Tls,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
@@ -77,6 +78,7 @@ impl Trial {
             authority: "nmstate-ca".to_owned(),
             webhooks: "nmstate".to_owned(),
             labels: BTreeMap::from([("app.kubernetes.io/part-of".to_owned(), "tests".to_owned())]),
+            measures: Measures::default(),
             now: clock,
         };
         parts.spawn(async move {

@@ -1,0 +1,193 @@
+//! The alerts, and the sums that OpenShift's telemetry knows.
+
+use knmstate_api::names;
+use serde_json::{Value, json};
+
+use crate::Settings;
+
+/// Where people are sent for what to do.
+const RUNBOOKS: &str = "https://github.com/knmstate/knmstate/blob/main/docs/runbooks";
+
+/// A reason to look at the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Alert {
+    pub name: &'static str,
+    /// Series that come out of it are what is wrong.
+    pub expression: &'static str,
+    /// For how long it must hold.
+    pub lasting: &'static str,
+    pub severity: Severity,
+    pub summary: &'static str,
+    pub description: &'static str,
+}
+
+/// Who is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Somebody has to look today.
+    Warning,
+    /// Somebody has to look now.
+    Critical,
+}
+
+impl Severity {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// All of them. A rollout that goes on, a handler that is replaced and a leader that hands over are none of them.
+pub const ALERTS: [Alert; 6] = [
+    Alert {
+        name: "NMStatePolicyFailing",
+        expression: r#"max by (policy) (knmstate_policy_status{status="Degraded"}) == 1"#,
+        lasting: "5m",
+        severity: Severity::Warning,
+        summary: "A network policy has failed.",
+        description: "Policy {{ $labels.policy }} has failed on at least one node, or cannot be carried out beside \
+            other policies. Nodes that failed were put back to what they were.",
+    },
+    Alert {
+        name: "NMStateChangeRolledBack",
+        expression: "time() - max by (node, policy) (knmstate_enactment_rolled_back_timestamp_seconds) < 3600",
+        lasting: "0m",
+        severity: Severity::Warning,
+        summary: "A change of a node's network was rolled back.",
+        description: "Node {{ $labels.node }} has rolled back the change of policy {{ $labels.policy }} within the \
+            last hour, because it would have cut the node off or could not be applied.",
+    },
+    Alert {
+        name: "NMStateRolloutStuck",
+        expression: "time() - max by (policy) (knmstate_rollout_progress_timestamp_seconds) > 1800",
+        lasting: "5m",
+        severity: Severity::Warning,
+        summary: "The rollout of a network policy does not go on.",
+        description: "No node has begun or finished policy {{ $labels.policy }} for half an hour, and the rollout is \
+            neither over nor paused.",
+    },
+    Alert {
+        name: "NMStateNodeNotReporting",
+        expression: "max by (node) (knmstate_node_reporting) == 0",
+        lasting: "15m",
+        severity: Severity::Warning,
+        summary: "A node does not report its network.",
+        description: "Node {{ $labels.node }} is Ready, but its handler is missing or not ready, or has not reported \
+            the node's network. Policies do not reach it.",
+    },
+    Alert {
+        name: "NMStateCertificateNearExpiry",
+        expression: "min by (certificate) (knmstate_certificate_expiry_timestamp_seconds) - time() < 43200",
+        lasting: "30m",
+        severity: Severity::Critical,
+        summary: "A certificate of the webhook ends soon and was not renewed.",
+        description: "The {{ $labels.certificate }} certificate of the webhook ends in \
+            {{ $value | humanizeDuration }}. After that the API server asks in vain about policies.",
+    },
+    Alert {
+        name: "NMStateControllerAbsent",
+        expression: "absent(knmstate_leader) or max(max_over_time(knmstate_leader[10m])) < 1",
+        lasting: "5m",
+        severity: Severity::Critical,
+        summary: "No controller of network policies is at work.",
+        description: "No controller leads, or none can be asked for its metrics. New and changed policies do not \
+            reach any node; what is applied stays as it is.",
+    },
+];
+
+/// The sums that OpenShift's telemetry collects.
+const SUMS: [(&str, &str); 3] = [
+    (
+        "cluster:kubernetes_nmstate_features_applied:sum",
+        "sum by (name) (kubernetes_nmstate_features_applied)",
+    ),
+    (
+        "cluster:kubernetes_nmstate_network_interfaces:sum",
+        "sum by (type) (kubernetes_nmstate_network_interfaces)",
+    ),
+    ("cluster:kubernetes_nmstate_routes:sum", "sum by (ip_stack, type) (kubernetes_nmstate_routes)"),
+];
+
+/// The PrometheusRule with all of it.
+pub fn rules(settings: &Settings) -> Value {
+    let alerts = ALERTS.map(|alert| {
+        json!({
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": alert.lasting,
+            "labels": { "severity": alert.severity.word() },
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                "runbook_url": format!("{RUNBOOKS}/{}.md", alert.name),
+            },
+        })
+    });
+    let sums = SUMS.map(|(record, expression)| json!({ "record": record, "expr": expression }));
+    json!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "name": "kubernetes-nmstate-prometheus-rules",
+            "namespace": settings.namespace,
+            "labels": { names::APP_LABEL: names::APP, "prometheus.nmstate.io": "true" },
+        },
+        "spec": {
+            "groups": [
+                { "name": "kubernetes-nmstate.alerts", "rules": alerts },
+                { "name": "kubernetes-nmstate.sums", "rules": sums },
+            ],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbooks");
+        let there: BTreeSet<String> = std::fs::read_dir(&folder)
+            .expect("the folder of runbooks")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        let wanted: BTreeSet<String> = ALERTS.iter().map(|alert| format!("{}.md", alert.name)).collect();
+        assert_eq!(there, wanted);
+        for alert in &ALERTS {
+            let page = std::fs::read_to_string(folder.join(format!("{}.md", alert.name))).expect("a page");
+            assert!(page.starts_with(&format!("# {}\n", alert.name)), "{}", alert.name);
+            for part in ["## What it means", "## What to look at", "## What to do", "kubectl"] {
+                assert!(page.contains(part), "{} lacks {part:?}", alert.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_rules_are_those_that_users_find_by_name() {
+        let rules = rules(&Settings::default());
+        assert_eq!(rules["metadata"]["name"], "kubernetes-nmstate-prometheus-rules");
+        assert_eq!(rules["metadata"]["namespace"], "nmstate");
+        let alerts = rules.pointer("/spec/groups/0/rules").and_then(Value::as_array).expect("alerts");
+        assert_eq!(alerts.len(), ALERTS.len());
+        for alert in alerts {
+            for path in
+                ["/expr", "/for", "/labels/severity", "/annotations/summary", "/annotations/description"]
+            {
+                assert!(
+                    alert.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty()),
+                    "{path}"
+                );
+            }
+            let url = alert.pointer("/annotations/runbook_url").and_then(Value::as_str).expect("a page");
+            assert!(
+                url.starts_with("https://github.com/knmstate/knmstate/blob/main/docs/runbooks/"),
+                "{url}"
+            );
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! A dashboard for Grafana, in a ConfigMap that its sidecar looks for.
+
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use knmstate_api::names;
+
+use crate::Settings;
+
+/// The dashboard itself.
+pub const DASHBOARD: &str = include_str!("dashboard.json");
+
+/// The ConfigMap with the dashboard.
+pub fn dashboard(settings: &Settings) -> ConfigMap {
+    let labels = [(names::APP_LABEL, names::APP), ("grafana_dashboard", "1")];
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some("kubernetes-nmstate-dashboard".to_owned()),
+            namespace: Some(settings.namespace.clone()),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            ..ObjectMeta::default()
+        },
+        data: Some([("kubernetes-nmstate.json".to_owned(), DASHBOARD.to_owned())].into()),
+        ..ConfigMap::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_panel_asks_something_and_has_a_place_of_its_own() {
+        let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let mut places = BTreeSet::new();
+        for panel in panels {
+            let title = panel["title"].as_str().expect("a title");
+            assert!(panel["targets"][0]["expr"].as_str().is_some_and(|expr| !expr.is_empty()), "{title}");
+            let place = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
+            for row in place("y")..place("y") + place("h") {
+                for column in place("x")..place("x") + place("w") {
+                    assert!(column < 24 && places.insert((row, column)), "{title} is over another one");
+                }
+            }
+        }
+    }
+}
