@@ -32,3 +32,4 @@ image: ## Builds the container image, target/image/knmstate.tar
 generate: ## Writes deploy/ anew from the code
 	@cargo run --quiet --package knmstate -- crds --output deploy/crds
 	@cargo run --quiet --package knmstate -- manifests --output deploy/cluster
+	@cargo run --quiet --package knmstate-delivery

@@ -27,6 +27,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Check(commands::check::Args),
     Controller(commands::controller::Args),
     Crds(commands::crds::Args),
     Handler(Box<commands::handler::Args>),
@@ -63,6 +64,7 @@ fn exit_code(name: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Check(args) => return commands::check::run(args, &mut io::stdout().lock()),
         Command::Controller(args) => commands::controller::run(args)?,
         Command::Crds(args) => commands::crds::run(&args, &mut io::stdout().lock())?,
         Command::Handler(args) => commands::handler::run(*args)?,

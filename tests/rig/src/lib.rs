@@ -19,6 +19,7 @@ pub mod binaries;
 pub mod fleet;
 mod forward;
 pub mod handler;
+pub mod helm;
 pub mod images;
 mod kube_cgroup;
 mod kube_config;

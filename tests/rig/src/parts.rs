@@ -12,6 +12,11 @@ pub async fn kubernetes(binary: &str) -> Result<String> {
     Ok(format!("{folder}/{binary}"))
 }
 
+/// The program `helm`.
+pub async fn helm() -> Result<String> {
+    part("KNMSTATE_HELM").await
+}
+
 /// The root folder of full-kernel nodes.
 pub async fn uml_root() -> Result<PathBuf> {
     Ok(part("KNMSTATE_UML_ROOT").await?.into())

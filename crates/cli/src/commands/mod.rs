@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+pub mod check;
 pub mod controller;
 pub mod crds;
 pub mod handler;

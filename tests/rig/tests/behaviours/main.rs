@@ -7,6 +7,7 @@ mod cluster;
 mod controller_doors;
 mod crds;
 mod ephemeral;
+mod delivery;
 mod examples;
 mod handler;
 mod handler_process;
