@@ -1,13 +1,32 @@
-//! What Prometheus' operator is told: where the metrics are.
+//! What Prometheus' operator and Grafana are told: where the metrics are, and what to make of them.
 
 use serde_json::json;
 
-use crate::{Object, catalogue::SERVICE_MONITOR, object::Foreign, operands::Wish, services::metrics_port};
+use crate::{
+    Object,
+    catalogue::{PROMETHEUS_RULE, SERVICE_MONITOR},
+    monitoring::{dashboard, rules},
+    object::Foreign,
+    operands::Wish,
+    services::metrics_port,
+};
 
-pub fn monitor(wish: &Wish<'_>) -> Option<Object> {
-    if !wish.facts.has(&SERVICE_MONITOR) || metrics_port(wish.spec).is_none() {
-        return None;
+/// Each only where there is somebody to read it.
+pub fn monitor(wish: &Wish<'_>) -> Vec<Object> {
+    if metrics_port(wish.spec).is_none() {
+        return Vec::new();
     }
+    let mut objects = Vec::new();
+    if wish.facts.has(&SERVICE_MONITOR) {
+        objects.extend([service_monitor(wish), dashboard(wish.settings).into()]);
+    }
+    if wish.facts.has(&PROMETHEUS_RULE) {
+        objects.push(rules(wish.settings));
+    }
+    objects
+}
+
+fn service_monitor(wish: &Wish<'_>) -> Object {
     let settings = wish.settings;
     let mut metadata = settings.metadata_in(&settings.namespace, "controller-manager-metrics-monitor");
     let labels = metadata.labels.get_or_insert_default();
@@ -36,5 +55,5 @@ pub fn monitor(wish: &Wish<'_>) -> Option<Object> {
         "namespaceSelector": {"matchNames": [settings.namespace]},
         "selector": {"matchLabels": {"prometheus.nmstate.io": "true", "app": "kubernetes-nmstate"}},
     });
-    Some(Foreign::new(&SERVICE_MONITOR, metadata, spec).into())
+    Foreign::new(&SERVICE_MONITOR, metadata, spec).into()
 }

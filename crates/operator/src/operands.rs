@@ -3,8 +3,8 @@
 use knmstate_api::{NMStateSpec, crds, names::relationship};
 
 use crate::{
-    Config, Group, Object, Settings, catalogue::KINDS, disruption, facts::Facts, groups, monitor,
-    network_policies, readers, rights::allow_named, services, workloads,
+    Config, Group, Object, Settings, disruption, facts::Facts, groups, monitor, network_policies, readers,
+    rights::allow_named, services, workloads,
 };
 
 /// What operands are made from.
@@ -30,7 +30,7 @@ pub fn operands(config: &Config, spec: &NMStateSpec, facts: &Facts) -> Vec<Group
         group("readers", readers::readers(&wish)),
         group("network-policies", network_policies::network_policies(&wish)),
         group("services", services::services(&wish)),
-        group("monitor", monitor::monitor(&wish).into_iter().collect()),
+        group("monitor", monitor::monitor(&wish)),
         group("controller", workloads::controller::controller(&wish)),
         group("disruption", disruption::disruption(&wish)),
         group("handler", workloads::handler::handler(&wish)),
@@ -40,19 +40,6 @@ pub fn operands(config: &Config, spec: &NMStateSpec, facts: &Facts) -> Vec<Group
         complete(object, &wish);
     }
     all
-}
-
-/// Whatever may ever be made with this configuration, on any platform and whatever an NMState says.
-pub fn widest(config: &Config) -> Vec<Object> {
-    let facts = Facts {
-        openshift: true,
-        kinds: KINDS.map(|kind| (kind.api_version.to_owned(), kind.kind.to_owned())).into(),
-        cluster_reader: true,
-        tls_profile: Some(String::new()),
-        ..Facts::default()
-    };
-    let groups = operands(config, &NMStateSpec::default(), &facts);
-    groups.into_iter().flat_map(|group| group.objects).collect()
 }
 
 /// The label by which the operator knows what it has made.

@@ -5,9 +5,9 @@ pub mod controller;
 pub mod crds;
 pub mod handler;
 pub mod manifests;
+pub mod node;
 pub mod operator;
 pub mod remove;
-pub mod node;
 pub mod render;
 pub mod standalone;
 

@@ -22,6 +22,11 @@ impl<'a> Holder<'a> {
         Self { config, name, holdings }
     }
 
+    /// Account, roles and bindings.
+    pub fn objects(&self) -> Vec<Object> {
+        [vec![self.account()], self.roles(), self.bindings()].concat()
+    }
+
     pub fn account(&self) -> Object {
         let mut metadata = metadata(self.config, Some(&self.config.operator_namespace), self.name);
         // Users of kubernetes-nmstate select its accounts by this label.

@@ -16,7 +16,7 @@ use knmstate_api::{crds, names};
 
 pub use deployment::{deployment, pod_spec};
 pub use holder::Holder;
-pub use rights::{Holdings, of_checker, of_operator, of_remover};
+pub use rights::{Holdings, all_operands, of_checker, of_operator, of_remover};
 
 use crate::{Config, Group, Object, Settings, platform::Gate};
 

@@ -8,16 +8,19 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use knmstate_api::NMStateSpec;
 
 use super::{rules::Rights, settings};
 use crate::{
     Config, Object,
     catalogue::{DEFINITION, KINDS, Kind, kind_of},
-    operands::widest,
+    facts::Facts,
+    operands,
     rights::{CORE, NMSTATE, READ, allow, allow_named},
 };
 
 const COORDINATION: &str = "coordination.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
 /// Where the addresses of the API server are told, under the name of its Service.
 const OF_API_SERVER: &str = "default";
 
@@ -37,26 +40,38 @@ impl Holdings {
     }
 }
 
+/// Whatever the operator may ever make with this configuration, on any platform. Some of it is there twice.
+pub fn all_operands(config: &Config) -> Vec<Object> {
+    let kinds = KINDS.iter().map(|kind| (kind.api_version.to_owned(), kind.kind.to_owned()));
+    let rich = Facts { openshift: true, kinds: kinds.collect(), cluster_reader: true, ..Facts::default() };
+    let poor = Facts::default();
+    // An NMState that says nothing switches on everything that can be switched off.
+    let spec = NMStateSpec::default();
+    let groups = [rich, poor].map(|facts| operands::operands(config, &spec, &facts));
+    groups.into_iter().flatten().flat_map(|group| group.objects).collect()
+}
+
 /// Those of the operator.
 pub fn of_operator(config: &Config) -> Holdings {
     let mut holdings = Holdings::default();
-    let operands = widest(config);
+    let operands = all_operands(config);
     makes(&mut holdings, config, &operands);
     for object in &operands {
         grants(&mut holdings, object);
     }
     let settings = settings(config);
     let everywhere = [
-        allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "create", "patch", "delete"]),
+        allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "create", "delete"]),
         allow(NMSTATE, &["nmstates/status"], &["patch"]),
         // How many replicas there is room for.
         allow(CORE, &["nodes"], &READ),
-        // OpenShift: what the cluster runs on, and what TLS is to be like.
-        allow("config.openshift.io", &["infrastructures", "apiservers"], &READ),
+        surroundings(),
         run_as_chosen_user(),
     ];
     everywhere.iter().for_each(|rule| holdings.everywhere.add(rule));
-    holdings.in_namespace(OF_API_SERVER).add(&allow("discovery.k8s.io", &["endpointslices"], &READ));
+    let of_api_server = holdings.in_namespace(OF_API_SERVER);
+    of_api_server.add(&allow("discovery.k8s.io", &["endpointslices"], &READ));
+    of_api_server.add(&allow_named(RBAC, &["roles", "rolebindings"], obsolete(config), &["delete"]));
     let of_operands = holdings.in_namespace(&config.namespace);
     of_operands.add(&allow(CORE, &["pods"], &READ));
     leftovers(config).iter().for_each(|rule| of_operands.add(rule));
@@ -70,11 +85,12 @@ pub fn of_operator(config: &Config) -> Holdings {
     holdings
 }
 
-/// Those of `knmstate remove`: to find and to delete what the operator makes, and to stop the operator, which would make
-/// it again.
+/// Those of `knmstate remove`: to find and to delete what the operator makes, and first the operator, which would make it
+/// again.
 pub fn of_remover(config: &Config) -> Holdings {
     let mut holdings = Holdings::default();
     holdings.everywhere.add(&allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "delete"]));
+    holdings.everywhere.add(&surroundings());
     holdings.everywhere.add(&run_as_chosen_user());
     for kind in KINDS.iter().filter(|kind| **kind != DEFINITION) {
         holdings.everywhere.add(&allow(kind.group(), &[kind.plural], &READ));
@@ -82,7 +98,7 @@ pub fn of_remover(config: &Config) -> Holdings {
             holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &["delete"]));
         }
     }
-    for (kind, object) in of_known_kinds(&widest(config)) {
+    for (kind, object) in of_known_kinds(&all_operands(config)) {
         let by_name = allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], &["delete"]);
         match object.namespace() {
             None if *kind != DEFINITION => holdings.everywhere.add(&by_name),
@@ -95,12 +111,8 @@ pub fn of_remover(config: &Config) -> Holdings {
     let of_operands = holdings.in_namespace(&config.namespace);
     of_operands.add(&allow(CORE, &["pods"], &READ));
     leftovers(config).iter().for_each(|rule| of_operands.add(rule));
-    holdings.at_home.add(&allow_named(
-        "apps",
-        &["deployments"],
-        vec![settings(config).operator()],
-        &["get", "delete"],
-    ));
+    let operator = vec![settings(config).operator()];
+    holdings.at_home.add(&allow_named("apps", &["deployments"], operator, &["get", "delete"]));
     holdings
 }
 
@@ -169,6 +181,18 @@ fn leftovers(config: &Config) -> [PolicyRule; 2] {
         ),
         allow_named(COORDINATION, &["leases"], vec![settings.leader_lease()], &["delete"]),
     ]
+}
+
+/// What kubernetes-nmstate has left there.
+fn obsolete(config: &Config) -> Vec<String> {
+    let name = "nmstate-handler-events";
+    [name.to_owned(), settings(config).named(name)].into()
+}
+
+/// OpenShift: what the cluster runs on, and what TLS is to be like.
+fn surroundings() -> PolicyRule {
+    let resources = ["infrastructures", "apiservers"];
+    allow_named("config.openshift.io", &resources, vec!["cluster".to_owned()], &["get"])
 }
 
 /// OpenShift gives pods a user of its own choice, unless they may choose one that is not root. The image names none.

@@ -1,9 +1,8 @@
 //! The alerts, and the sums that OpenShift's telemetry knows.
 
-use knmstate_api::names;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::Settings;
+use crate::{Object, Settings, catalogue::PROMETHEUS_RULE, object::Foreign};
 
 /// Where people are sent for what to do.
 const RUNBOOKS: &str = "https://github.com/knmstate/knmstate/blob/main/docs/runbooks";
@@ -111,7 +110,7 @@ const SUMS: [(&str, &str); 3] = [
 ];
 
 /// The PrometheusRule with all of it.
-pub fn rules(settings: &Settings) -> Value {
+pub fn rules(settings: &Settings) -> Object {
     let alerts = ALERTS.map(|alert| {
         json!({
             "alert": alert.name,
@@ -126,26 +125,20 @@ pub fn rules(settings: &Settings) -> Value {
         })
     });
     let sums = SUMS.map(|(record, expression)| json!({ "record": record, "expr": expression }));
-    json!({
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": "kubernetes-nmstate-prometheus-rules",
-            "namespace": settings.namespace,
-            "labels": { names::APP_LABEL: names::APP, "prometheus.nmstate.io": "true" },
-        },
-        "spec": {
-            "groups": [
-                { "name": "kubernetes-nmstate.alerts", "rules": alerts },
-                { "name": "kubernetes-nmstate.sums", "rules": sums },
-            ],
-        },
-    })
+    let mut metadata = settings.metadata_in(&settings.namespace, "kubernetes-nmstate-prometheus-rules");
+    metadata.labels.get_or_insert_default().insert("prometheus.nmstate.io".to_owned(), "true".to_owned());
+    let groups = json!([
+        { "name": "kubernetes-nmstate.alerts", "rules": alerts },
+        { "name": "kubernetes-nmstate.sums", "rules": sums },
+    ]);
+    Foreign::new(&PROMETHEUS_RULE, metadata, json!({ "groups": groups })).into()
 }
 
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, path::Path};
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -169,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_rules_are_those_that_users_find_by_name() {
-        let rules = rules(&Settings::default());
+        let rules = serde_json::to_value(rules(&Settings::default())).expect("an object");
         assert_eq!(rules["metadata"]["name"], "kubernetes-nmstate-prometheus-rules");
         assert_eq!(rules["metadata"]["namespace"], "nmstate");
         let alerts = rules.pointer("/spec/groups/0/rules").and_then(Value::as_array).expect("alerts");

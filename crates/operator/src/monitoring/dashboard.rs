@@ -1,7 +1,6 @@
 //! A dashboard for Grafana, in a ConfigMap that its sidecar looks for.
 
-use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use knmstate_api::names;
+use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::Settings;
 
@@ -10,14 +9,10 @@ pub const DASHBOARD: &str = include_str!("dashboard.json");
 
 /// The ConfigMap with the dashboard.
 pub fn dashboard(settings: &Settings) -> ConfigMap {
-    let labels = [(names::APP_LABEL, names::APP), ("grafana_dashboard", "1")];
+    let mut metadata = settings.metadata_in(&settings.namespace, "kubernetes-nmstate-dashboard");
+    metadata.labels.get_or_insert_default().insert("grafana_dashboard".to_owned(), "1".to_owned());
     ConfigMap {
-        metadata: ObjectMeta {
-            name: Some("kubernetes-nmstate-dashboard".to_owned()),
-            namespace: Some(settings.namespace.clone()),
-            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
-            ..ObjectMeta::default()
-        },
+        metadata,
         data: Some([("kubernetes-nmstate.json".to_owned(), DASHBOARD.to_owned())].into()),
         ..ConfigMap::default()
     }
