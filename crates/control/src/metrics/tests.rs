@@ -118,7 +118,7 @@ fn every_metric_of_the_alerts_is_there_with_the_labels_that_they_name() {
             assert!(alert.expression.contains(label), "{} loses the label {label}", alert.name);
         }
     }
-    let rules = rules(&knmstate_operator::Settings::default());
+    let rules = serde_json::to_value(rules(&knmstate_operator::Settings::default())).unwrap();
     for rule in rules.pointer("/spec/groups/1/rules").and_then(Value::as_array).unwrap() {
         let expression = rule["expr"].as_str().unwrap();
         assert!(asked(expression).iter().all(|name| has_series(&text, name, &[])), "{expression}");
