@@ -24,8 +24,13 @@ const NMSTATECTL: &str = "/usr/bin/nmstatectl";
 
 /// Builds the `knmstate` program so that it runs on an empty file system, and says where it lies.
 ///
-/// `target` is a Rust target triple; without one it is the machine's own. Cargo's progress goes to standard error.
-pub fn build_static(workspace: &Path, profile: &str, target: Option<&str>) -> Result<PathBuf> {
+/// `target` is a Rust target triple; without one it is the machine's own. Without a version it is the workspace's. Cargo's progress goes to standard error.
+pub fn build_static(
+    workspace: &Path,
+    profile: &str,
+    target: Option<&str>,
+    version: Option<&str>,
+) -> Result<PathBuf> {
     let target = match target {
         Some(target) => target.to_owned(),
         None => host_target(workspace)?,
@@ -36,13 +41,16 @@ pub fn build_static(workspace: &Path, profile: &str, target: Option<&str>) -> Re
     cargo.args(["--profile", profile, "--target", &target, "--message-format", "json-render-diagnostics"]);
     // Set here and not in a configuration file, because a RUSTFLAGS of the caller would hide that one.
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "-C target-feature=+crt-static");
+    if let Some(version) = version {
+        cargo.env("KNMSTATE_VERSION", version);
+    }
     let messages = stdout_of(cargo)?;
     let built = messages.lines().find_map(executable_of);
     built.with_context(|| format!("cargo built no knmstate program for {target}"))
 }
 
 /// Puts a statically linked `knmstate` into an image.
-pub fn pack(binary: &Path, reference: &str) -> Result<Image> {
+pub fn pack(binary: &Path, reference: &str, version: Option<&str>) -> Result<Image> {
     let program = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let architecture = elf::architecture_of_static(&program)
         .with_context(|| format!("{} cannot be put into an image", binary.display()))?;
@@ -50,7 +58,7 @@ pub fn pack(binary: &Path, reference: &str) -> Result<Image> {
         .entrypoint(&[PROGRAM])
         .env("PATH", "/usr/bin")
         .label("org.opencontainers.image.title", "knmstate")
-        .label("org.opencontainers.image.version", env!("CARGO_PKG_VERSION"))
+        .label("org.opencontainers.image.version", version.unwrap_or(env!("CARGO_PKG_VERSION")))
         .label("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE"))
         .label("org.opencontainers.image.source", env!("CARGO_PKG_REPOSITORY"));
     image.files().file(PROGRAM, 0o755, program)?;
@@ -131,7 +139,7 @@ mod tests {
     fn a_dynamic_program_is_refused_with_its_path_and_the_remedy() {
         // The test binary itself is linked to glibc as every debug build is.
         let program = std::env::current_exe().unwrap();
-        let error = format!("{:#}", pack(&program, DEV_REFERENCE).unwrap_err());
+        let error = format!("{:#}", pack(&program, DEV_REFERENCE, None).unwrap_err());
         assert!(error.contains(program.to_str().unwrap()), "{error}");
         assert!(error.contains("crt-static"), "{error}");
     }

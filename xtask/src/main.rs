@@ -34,6 +34,9 @@ struct ImageArgs {
     /// Rust target to build for; the machine's own when absent. Its linker must be installed.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// The version that it says to have, instead of the workspace's own.
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
     /// Where the image goes [default: target/image/knmstate.tar in the workspace].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -63,10 +66,13 @@ fn image(args: ImageArgs) -> Result<()> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
     let binary = match args.binary {
         Some(binary) => binary,
-        None => knmstate_image::build_static(workspace, &args.profile, args.target.as_deref())?,
+        None => {
+            let version = args.version.as_deref();
+            knmstate_image::build_static(workspace, &args.profile, args.target.as_deref(), version)?
+        }
     };
     let output = args.output.unwrap_or_else(|| workspace.join("target/image/knmstate.tar"));
-    let mut image = knmstate_image::pack(&binary, &args.tag)?;
+    let mut image = knmstate_image::pack(&binary, &args.tag, args.version.as_deref())?;
     if !args.uncompressed {
         image = image.compressed();
     }

@@ -11,7 +11,7 @@ use knmstate_core::lease::Terms;
 use knmstate_operator::Settings;
 
 use super::{given, now, on_runtime};
-use crate::{address::Address, cluster, logging, shutdown};
+use crate::{VERSION, address::Address, cluster, logging, shutdown};
 
 /// Decide for the whole cluster which node carries out which policy, and when; and answer the API server's questions
 /// about policies. Several may run: all of them answer, one leads.
@@ -75,6 +75,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
+    tracing::info!("knmstate {VERSION}");
     on_runtime(control(args))
 }
 

@@ -11,7 +11,7 @@ use knmstate_operator::{
 };
 
 use super::{given, now, on_runtime};
-use crate::{address::Address, cluster, logging, shutdown};
+use crate::{VERSION, address::Address, cluster, logging, shutdown};
 
 /// Make and keep everything that an NMState asks for: rights, guards, the controller and a handler on every node.
 #[derive(clap::Args, Clone, Debug)]
@@ -155,6 +155,7 @@ impl Args {
 
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
+    tracing::info!("knmstate {VERSION}");
     on_runtime(operate(args))
 }
 

@@ -25,7 +25,7 @@ use tokio::{
 pub use self::args::Args;
 use self::args::Settings;
 use super::{make_private_folder, now, on_runtime};
-use crate::{cluster, logging, node_lock};
+use crate::{VERSION, cluster, logging, node_lock};
 
 /// How long the work may take to end when it is asked to, and what is left to be told after that: less than kubelet's
 /// usual patience.
@@ -37,6 +37,7 @@ const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 pub fn run(args: Args) -> Result<()> {
     let (format, verbosity) = args.logging();
     logging::start(format, verbosity, &[]).context("cannot set up logging")?;
+    tracing::info!("knmstate {VERSION}");
     let settings = args.settings()?;
     on_runtime(handle(settings))
 }

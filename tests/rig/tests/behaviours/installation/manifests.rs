@@ -12,7 +12,7 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
     if let Some(obstacle) = kube_node::obstacle()? {
         return skip(obstacle);
     }
-    let site = Site::new().await?;
+    let site = Site::new(&[images::knmstate().await?]).await?;
     let mut config = installation::usual(images::KNMSTATE);
     config.pull_policy = "Never".to_owned();
     let objects: Vec<_> = installation::groups(&config).into_iter().flat_map(|group| group.objects).collect();
@@ -20,12 +20,7 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
     site.api.kubectl_with(&list, ["apply", "--server-side", "-f", "-"]).await?.success()?;
     site.switch_on().await?;
     site.until_deployed().await?;
-    site.until("both nodes to report", async || {
-        let states = site.node_states().await?;
-        ensure!(states == ["node1", "node2"].map(str::to_owned).into(), "{states:?}");
-        Ok(())
-    })
-    .await?;
+    site.until_all_report().await?;
     for example in ["static-address", "linux-bridge", "vxlan"] {
         site.enact(example).await?;
     }

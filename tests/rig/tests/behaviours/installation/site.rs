@@ -1,11 +1,11 @@
 //! A cluster of two kubelet nodes that have the image and nothing else of the product.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use knmstate_operator::catalogue::KINDS;
-use rig::{ApiServer, KubeNode, Lab, images, machine::rig_file, wait};
+use rig::{ApiServer, KubeNode, Lab, machine::rig_file, wait};
 use serde_json::{Value, json};
 
 pub const LIMIT: Duration = Duration::from_mins(4);
@@ -18,12 +18,13 @@ pub struct Site {
 }
 
 impl Site {
-    pub async fn new() -> Result<Self> {
-        let image = images::knmstate().await?;
+    /// Its nodes have these images.
+    pub async fn new(images: &[PathBuf]) -> Result<Self> {
         let lab = Lab::new().await?;
         lab.dns().on().await?;
         let api = lab.api_server().with_controllers().start().await?;
-        let start = |name| lab.kube_node(name, &api).image(&image).start();
+        let start =
+            |name| images.iter().fold(lab.kube_node(name, &api), |node, image| node.image(image)).start();
         let nodes = try_join_all(["node1", "node2"].map(start)).await?;
         Ok(Self { nodes, api, _lab: lab })
     }
@@ -72,6 +73,16 @@ impl Site {
         .await
     }
 
+    pub async fn until_all_report(&self) -> Result<()> {
+        self.until("both nodes to report", async || {
+            let names =
+                self.api.kubectl(["get", "nns", "--output=jsonpath={.items[*].metadata.name}"]).await?;
+            ensure!(names.stdout() == "node1 node2", "{}{}", names.stdout(), names.stderr());
+            Ok(())
+        })
+        .await
+    }
+
     /// Applies an example and waits until all nodes have it.
     pub async fn enact(&self, example: &str) -> Result<()> {
         self.api
@@ -89,11 +100,6 @@ impl Site {
             Ok(())
         })
         .await
-    }
-
-    pub async fn node_states(&self) -> Result<BTreeSet<String>> {
-        let names = self.api.kubectl(["get", "nns", "--output=jsonpath={.items[*].metadata.name}"]).await?;
-        Ok(names.success()?.split_whitespace().map(str::to_owned).collect())
     }
 
     /// The links, addresses and routes of all nodes that a change of ours could have touched.
@@ -158,7 +164,7 @@ impl Site {
     }
 }
 
-fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     conditions.iter().find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
