@@ -123,7 +123,7 @@ fn is_silent_card(interface: &Map<String, Value>, ports: &[String]) -> bool {
 }
 
 /// Whether the interface is one that a machine has, not one that is made.
-pub(super) fn is_card(interface: &Map<String, Value>) -> bool {
+fn is_card(interface: &Map<String, Value>) -> bool {
     let kind = interface.get("type").and_then(Value::as_str);
     matches!(kind, Some("ethernet" | "infiniband")) && !interface.contains_key("veth")
 }
@@ -205,8 +205,11 @@ fn refuse_strange_next_hops(desired: &NetworkState) -> Result<(), HostError> {
 /// What nmstate objects to, with what to do about it where that is known.
 pub(super) fn explained(text: &str, desired: &NetworkState) -> HostError {
     let lower = text.to_ascii_lowercase();
-    let mentioned = desired.interfaces().map(interface_name).filter(|name| text.contains(name));
-    let place = match mentioned.max_by_key(|name| name.len()) {
+    let is_part_of_a_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut words = text.split(|c| !is_part_of_a_name(c)).map(|word| word.trim_end_matches('.'));
+    let names: Vec<&str> = desired.interfaces().map(interface_name).collect();
+    let mentioned = words.find(|word| names.contains(word));
+    let place = match mentioned {
         Some(name) => Place::interface(name),
         None if lower.contains("dns") => Place::key("dns-resolver.config"),
         None if lower.contains("rule") => Place::key("route-rules.config"),

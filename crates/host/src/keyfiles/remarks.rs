@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::limits::is_card;
 use crate::state::{NetworkState, interface_name};
 
 /// What the files say beyond the document, as sentences.
@@ -20,8 +19,10 @@ pub fn remarks(desired: &NetworkState) -> Vec<String> {
     }
     for family in ["ipv4", "ipv6"] {
         let is_off = |interface: &&Map<String, Value>| {
-            is_card(interface)
-                && interface.get(family).is_none_or(Value::is_null)
+            interface.get(family).is_none_or(Value::is_null)
+                && interface.get("controller").is_none_or(Value::is_null)
+                // Nobody expects an address there: it is on an interface of its own.
+                && interface.get("type").and_then(Value::as_str) != Some("ovs-bridge")
                 && !ports.iter().any(|port| port == interface_name(interface))
         };
         let off: Vec<&str> = desired.interfaces().filter(is_off).map(interface_name).collect();

@@ -83,12 +83,17 @@ impl Section {
 
     fn into_text(mut self) -> String {
         self.rules.sort_unstable();
-        let rules = self.rules.iter().enumerate();
-        let rules: String = rules.map(|(number, rule)| format!("routing-rule{number}={rule}\n")).collect();
+        let rules = numbered(&self.rules);
         // A blank line ends a section that another one follows.
         let lines = self.lines.strip_suffix("\n\n").map_or(self.lines.clone(), |lines| format!("{lines}\n"));
         format!("{}{lines}{rules}{}", self.before, self.after)
     }
+}
+
+/// Rules as lines of a file.
+fn numbered(rules: &[impl std::fmt::Display]) -> String {
+    let lines = rules.iter().enumerate().map(|(number, rule)| format!("routing-rule{number}={rule}\n"));
+    lines.collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -104,27 +109,23 @@ mod tests {
     #[test]
     fn rules_are_in_order_and_with_the_first_that_has_routes_of_their_table() {
         let route = |table: u32| format!("route0=10.9.0.0/16,,0\nroute0_options=table={table},src=1\n");
-        let rules = |rules: &[&str]| {
-            let lines = rules.iter().enumerate();
-            lines.map(|(number, rule)| format!("routing-rule{number}={rule}\n")).collect::<String>()
-        };
         let (a, b, c) =
             ("priority 1 from 10.0.0.0/8 table 7", "priority 2 table 9", "priority 3 iif c table 7");
         let expected = [
-            file("a", &(route(9) + &rules(&[b]))),
-            file("b", &(route(7) + &rules(&[a]))),
-            file("c", &(route(7) + &rules(&[c]))),
+            file("a", &(route(9) + &numbered(&[b]))),
+            file("b", &(route(7) + &numbered(&[a]))),
+            file("c", &(route(7) + &numbered(&[c]))),
         ];
         for mut files in [
             [
-                file("a", &(route(9) + &rules(&[b]))),
+                file("a", &(route(9) + &numbered(&[b]))),
                 file("b", &route(7)),
-                file("c", &(route(7) + &rules(&[c, a]))),
+                file("c", &(route(7) + &numbered(&[c, a]))),
             ],
             [
-                file("a", &(route(9) + &rules(&[b]))),
-                file("b", &(route(7) + &rules(&[a]))),
-                file("c", &(route(7) + &rules(&[c]))),
+                file("a", &(route(9) + &numbered(&[b]))),
+                file("b", &(route(7) + &numbered(&[a]))),
+                file("c", &(route(7) + &numbered(&[c]))),
             ],
         ] {
             make_stable(&mut files);
@@ -133,9 +134,9 @@ mod tests {
             }
         }
         // Where no interface has routes of the table, nmstate's choice is not one of chance.
-        let mut alone = [file("a", ""), file("b", &rules(&["priority 2 table 5", "priority 1 table 5"]))];
+        let mut alone = [file("a", ""), file("b", &numbered(&["priority 2 table 5", "priority 1 table 5"]))];
         make_stable(&mut alone);
-        assert_eq!(alone[1].text, file("b", &rules(&["priority 1 table 5", "priority 2 table 5"])).text);
+        assert_eq!(alone[1].text, file("b", &numbered(&["priority 1 table 5", "priority 2 table 5"])).text);
         assert_eq!(alone[0].text, file("a", "").text);
     }
 }

@@ -144,6 +144,11 @@ fn what_files_cannot_say_is_refused_with_the_place() {
             "routes.config[0].next-hop-interface: a file belongs to an interface",
         ),
         (
+            json!({ "interfaces": [card("eth1")], "routes": { "config": [
+                { "destination": "2001:db8::/32", "next-hop-interface": "eth1", "next-hop-address": "2001:db8::1" }] } }),
+            "interfaces[eth1]: The next hop interface of desired Route",
+        ),
+        (
             json!({ "dns-resolver": { "config": { "server": ["10.0.0.53"] } } }),
             "dns-resolver.config: Failed to find suitable(IP enabled) interface",
         ),
@@ -181,7 +186,8 @@ fn where_files_go_further_than_the_document_is_remarked() {
         [
             "eth2, eth4 are taken for network cards, because the document only names them; describe those that are \
              something else",
-            "eth0 is without ipv6, because the document does not mention it",
+            "bond0 is without ipv4, because the document does not mention it",
+            "eth0, bond0 are without ipv6, because the document does not mention it",
         ]
     );
     assert_eq!(remarks(&state(json!({ "interfaces": [card("eth1")] }))), [""; 0]);

@@ -72,7 +72,7 @@ pub(super) fn render(args: &Args, text: &str) -> Result<Rendered, String> {
     for document in &documents {
         let at = |why: String| at(format!("{}: {why}", document.label));
         states.push(state(&document.spec).map_err(at)?);
-        remarks.extend(ignored(&document.spec, &args.pool).map(|remark| at(remark)));
+        remarks.extend(ignored(&document.spec, &args.pool).map(at));
     }
     let joined = join::join(states.iter().map(NetworkState::sections))
         .map_err(|conflict| at(format!("{}: the policies contradict each other here", conflict.path)))?;

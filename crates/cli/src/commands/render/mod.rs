@@ -64,14 +64,11 @@ pub fn run(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         writeln!(io::stderr(), "knmstate: note: {remark}")?;
     }
     let text = yaml::document(&rendered.object)?;
-    match output {
-        Some(path) => {
-            write_private(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        None => {
-            out.write_all(text.as_bytes()).context("cannot write to standard output")?;
-            out.flush().context("cannot write to standard output")?;
-        }
+    if let Some(path) = output {
+        write_private(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+    } else {
+        out.write_all(text.as_bytes()).context("cannot write to standard output")?;
+        out.flush().context("cannot write to standard output")?;
     }
     Ok(ExitCode::SUCCESS)
 }

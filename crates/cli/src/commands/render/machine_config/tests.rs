@@ -61,6 +61,8 @@ fn the_same_policy_gives_the_same_bytes() {
             "p.yaml: policy bond-with-vlan: maxUnavailable, rollout of the policy has no effect in a MachineConfig",
             "p.yaml: policy bond-with-vlan: eth1, eth2 are taken for network cards, because the document only names \
              them; describe those that are something else",
+            "p.yaml: policy bond-with-vlan: bond0 is without ipv4, because the document does not mention it",
+            "p.yaml: policy bond-with-vlan: bond0, bond0.102 are without ipv6, because the document does not mention it",
         ]
     );
 }
