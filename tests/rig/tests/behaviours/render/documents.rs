@@ -29,6 +29,7 @@ pub(super) fn address_with_routes() -> Value {
             { "destination": "198.51.100.0/24", "next-hop-interface": "eth1", "next-hop-address": "10.98.0.254" },
             { "destination": "203.0.113.0/24", "next-hop-interface": "eth1", "next-hop-address": "10.98.0.254",
               "metric": 150, "table-id": 100 },
+            { "destination": "192.0.2.128/25", "route-type": "blackhole" },
         ] },
         "route-rules": { "config": [{ "ip-from": "203.0.113.0/24", "route-table": 100, "priority": 1000 }] },
         "dns-resolver": { "config": { "server": ["10.98.0.53"], "search": ["example.com"] } },
@@ -53,6 +54,22 @@ pub(super) fn vxlan() -> Value {
         "vxlan": { "base-iface": "eth1", "id": 7, "remote": "10.98.0.8", "destination-port": 4789 } }] })
 }
 
+/// Kinds that the machine's own kernel has, besides.
+pub(super) fn mac_vlan() -> Value {
+    json!({ "interfaces": [{ "name": "mv1", "type": "mac-vlan", "state": "up",
+        "mac-vlan": { "base-iface": "eth1", "mode": "bridge", "promiscuous": true },
+        "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.96.0.1", "prefix-length": 24 }] } }] })
+}
+
+/// Kinds that only a full kernel has: a VRF with a dummy in it.
+pub(super) fn vrf() -> Value {
+    json!({ "interfaces": [
+        { "name": "dummy1", "type": "dummy", "state": "up", "mtu": 1300,
+          "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.95.0.1", "prefix-length": 24 }] } },
+        { "name": "vrf1", "type": "vrf", "state": "up", "vrf": { "port": ["dummy1"], "route-table-id": 77 } },
+    ] })
+}
+
 /// Everything of the above and the example of the bond, as documents of their own.
 pub(super) fn all() -> Result<Vec<String>> {
     let states = [
@@ -61,6 +78,8 @@ pub(super) fn all() -> Result<Vec<String>> {
         plain_bridge(),
         trunk("eth3"),
         vxlan(),
+        mac_vlan(),
+        vrf(),
     ];
     let mut documents: Vec<String> = states.iter().map(|state| policy("p", state)).collect();
     documents.push(fs::read_to_string(rig_file("../../examples/bond-with-vlan.yaml"))?);

@@ -112,7 +112,12 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
     node.exec(["nmcli"].iter().chain(&old).chain(&address).copied()).await?.success()?;
     node.exec(["nmcli", "connection", "up", "old"]).await?.success()?;
 
-    let documents = [documents::address_with_routes(), documents::plain_bridge(), documents::vxlan()];
+    let documents = [
+        documents::address_with_routes(),
+        documents::plain_bridge(),
+        documents::vxlan(),
+        documents::mac_vlan(),
+    ];
     let policies: String =
         documents.iter().enumerate().map(|(number, state)| policy(&format!("p{number}"), state)).collect();
     boot_with(&node, &Given::of(&machine_config(&policies).await?)?).await?;
@@ -143,8 +148,12 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
         assert_eq!(link("eth2")?["master"], "br1");
         let vxlan = link("vx7")?;
         assert_eq!(vxlan["linkinfo"]["info_data"]["id"], 7, "{vxlan:#}");
+        let mac_vlan = link("mv1")?;
+        has(&mac_vlan, "10.96.0.1")?;
+        assert_eq!(mac_vlan["linkinfo"]["info_data"]["mode"], "bridge", "{mac_vlan:#}");
         let routes = node.exec(["ip", "route", "show", "table", "all"]).await?.success()?;
         ensure!(routes.contains("198.51.100.0/24 via 10.98.0.254 dev eth1"), "{routes}");
+        ensure!(routes.contains("blackhole 192.0.2.128/25"), "{routes}");
         ensure!(routes.contains("203.0.113.0/24 via 10.98.0.254 dev eth1 table 100"), "{routes}");
         let rules = node.exec(["ip", "rule"]).await?.success()?;
         ensure!(rules.contains("from 203.0.113.0/24 lookup 100"), "{rules}");
@@ -163,18 +172,19 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
     let folder = |name: &str| lab.folder().join(name).display().to_string();
     let call = Invocation::new([&program, "standalone", "--once", "--policies", &folder("policies")])
         .args(["--state-dir", &folder("state")]);
-    is_met(&node.exec_with(call, LIMIT).await?, &["p0", "p1", "p2"])?;
+    is_met(&node.exec_with(call, LIMIT).await?, &["p0", "p1", "p2", "p3"])?;
     assert_eq!(node.snapshot().await?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn the_files_give_a_full_kernel_the_bond_the_vlan_and_the_trunk() -> Result<()> {
+async fn the_files_give_a_full_kernel_the_bond_the_vlan_the_trunk_and_the_vrf() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").start().await?;
     let example = fs::read_to_string(rig_file("../../examples/bond-with-vlan.yaml"))?;
     let trunk = policy("trunk", &documents::trunk("eth3"));
-    let policies = format!("{example}{trunk}");
+    let vrf = policy("vrf", &documents::vrf());
+    let policies = format!("{example}{trunk}{vrf}");
     node.give(&Given::of(&machine_config(&policies).await?)?).await?;
     node.exec(["nmcli", "connection", "reload"]).await?.success()?;
 
@@ -197,6 +207,10 @@ async fn the_files_give_a_full_kernel_the_bond_the_vlan_and_the_trunk() -> Resul
         ensure!(vlan["link"] == "bond0" && vlan["linkinfo"]["info_data"]["id"] == 102, "{vlan:#}");
         ensure!(vlan.to_string().contains("10.102.0.11"), "{vlan:#}");
         ensure!(vlan["operstate"] == "UP", "{vlan:#}");
+        let (vrf, dummy) = (link("vrf1")?, link("dummy1")?);
+        ensure!(vrf["linkinfo"]["info_data"]["table"] == 77, "{vrf:#}");
+        ensure!(dummy["master"] == "vrf1" && dummy["mtu"] == 1300, "{dummy:#}");
+        ensure!(dummy.to_string().contains("10.95.0.1"), "{dummy:#}");
         let bridge = link("br1")?;
         ensure!(bridge["linkinfo"]["info_data"]["vlan_filtering"] == 1, "{bridge:#}");
         let vlans = node.exec(["bridge", "-j", "vlan", "show", "dev", "eth3"]).await?.json()?;
@@ -212,5 +226,5 @@ async fn the_files_give_a_full_kernel_the_bond_the_vlan_and_the_trunk() -> Resul
     let program = UmlNode::path_inside(&binaries::knmstate().await?)?;
     let call = Invocation::new([&program, "standalone", "--once", "--policies=/run/policies"])
         .args(["--state-dir=/run/state", "--v=info"]);
-    is_met(&node.exec_with(call, LIMIT).await?, &["bond-with-vlan", "trunk"])
+    is_met(&node.exec_with(call, LIMIT).await?, &["bond-with-vlan", "trunk", "vrf"])
 }
