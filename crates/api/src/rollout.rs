@@ -34,11 +34,26 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 
+    /// What else the rollout goes through:
+    /// - MachineConfigPool: on OpenShift, nodes begin in the order of their MachineConfigPool (by zone, the oldest
+    ///   first) and within its maxUnavailable, where nodes count that are not Ready, not schedulable or being updated;
+    ///   none begins while the pool is paused, and none that is in no pool. maxUnavailable of the policy holds in
+    ///   addition if it is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<Through>,
+
     /// How long a node that may begin has to report its result, such as "15m". After that the rollout no longer
     /// waits for it, so that a node that went down does not hold up the others. When absent, the controller's own
     /// limit holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<Duration>,
+}
+
+/// What a rollout goes through besides its own terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Through {
+    /// The pool of machines that a node is in.
+    MachineConfigPool,
 }
 
 /// The nodes that go first, by number or by label.

@@ -28,6 +28,7 @@ pub mod leader;
 pub mod measures;
 pub mod metrics;
 pub mod plan;
+pub mod pool_watch;
 pub mod queue;
 pub mod sources;
 pub mod tls;

@@ -22,7 +22,10 @@ use knmstate_core::{
 
 use crate::{
     judgement::{Refusal, refusal_here},
-    world::{Handler, Node, Origin, Policy, World},
+    world::{
+        Handler, Node, Origin, Policy, World,
+        pools::{Known, POOLS_API, asks_for_pools},
+    },
 };
 
 /// What is to be done about one policy.
@@ -48,6 +51,18 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
         let status = status_if_new(origin, policy, &Summary::Failed(why), 0, now);
         return Plan { status, ..Plan::default() };
     }
+    let pools = match (asks_for_pools(policy), world.pools()) {
+        (false, _) => None,
+        (true, Known::Pools(pools)) => Some(world.pools_for(pools, origin, now)),
+        // Not read yet. What is there stays until then.
+        (true, Known::Nothing) => return Plan::default(),
+        (true, Known::NoSuchKind) => {
+            let why =
+                format!("rollout.through is MachineConfigPool, but this cluster has none ({POOLS_API})");
+            let status = status_if_new(origin, policy, &Summary::Failed(why), 0, now);
+            return Plan { status, ..Plan::default() };
+        }
+    };
     let selected = selected(world, origin, policy);
     let (wanted, refusal) = render_all(policy, origin, &selected);
     let handlers = world.handlers(now);
@@ -69,7 +84,7 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
         let facts = enactment_facts(enactment.order().map(|order| &**order), &enactment.status, wanted);
         Some((name.clone(), facts))
     });
-    let terms = Terms { policy: &policy.spec, now };
+    let terms = Terms { policy: &policy.spec, pools: pools.as_ref(), now };
     let decision = rollout::decide(&terms, &nodes, &enactments.collect());
 
     let replaced = handlers.values().filter_map(|handler| match handler {
@@ -85,7 +100,8 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
             new_order(order, permit, known.map(|known| &**known), now).map(|order| (name.clone(), order))
         })
         .collect();
-    let summary = refusal.map_or_else(|| Summary::of(&decision.tally), Summary::Failed);
+    let said = || Summary::of(&decision.tally).held_up(&decision.remarks);
+    let summary = refusal.map_or_else(said, Summary::Failed);
     let status = status_if_new(origin, policy, &summary, decision.tally.holding, now);
     Plan { orders, removals: all_but(world, origin, |name| selected.contains_key(name)), status, again_at }
 }

@@ -18,6 +18,7 @@ use tokio::{
 
 use crate::{
     certificates::{Intervals, intervals},
+    pool_watch,
     world::{Happening, World},
 };
 
@@ -34,6 +35,7 @@ struct Live {
     happenings: Mutex<Vec<Happening>>,
     bell: Notify,
     intervals: channel::Sender<Option<Intervals>>,
+    needs_pools: channel::Sender<bool>,
 }
 
 impl LiveWorld {
@@ -56,9 +58,18 @@ impl LiveWorld {
         *self.lock() = World::default();
     }
 
-    fn change(&self, change: impl FnOnce(&mut World)) {
-        change(&mut self.lock());
+    pub(crate) fn change(&self, change: impl FnOnce(&mut World)) {
+        let mut world = self.lock();
+        change(&mut world);
+        let needs_pools = world.needs_pools();
+        drop(world);
+        self.0.needs_pools.send_if_modified(|known| std::mem::replace(known, needs_pools) != needs_pools);
         self.0.bell.notify_one();
+    }
+
+    /// Whether a policy is to be rolled out through MachineConfigPools.
+    pub(crate) fn needs_pools(&self) -> channel::Receiver<bool> {
+        self.0.needs_pools.subscribe()
     }
 
     /// How often certificates are replaced, once that is known.
@@ -114,6 +125,7 @@ pub fn watch(client: &Client, namespace: &str, world: &LiveWorld, now: fn() -> T
         to.change(|world| world.see_settings(seen));
         to.publish_intervals();
     });
+    tasks.spawn(pool_watch::keep(client.clone(), world.clone()));
     tasks
 }
 

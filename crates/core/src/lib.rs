@@ -7,7 +7,7 @@
 //! |---|---|
 //! | Which nodes is a policy for? | [`selection`] |
 //! | What does a policy order of a node? | [`order`] |
-//! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`] |
+//! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`], [`pools`] |
 //! | Who of several controllers is in charge? | [`lease`] |
 //! | What does a policy say of itself? | [`policy_status`] |
 //! | What does a policy say for one node, with its values filled in? | [`templates`] |
@@ -37,6 +37,7 @@ pub mod objections;
 pub mod order;
 pub mod pace;
 pub mod policy_status;
+pub mod pools;
 pub mod probes;
 pub mod progress;
 pub mod rollout;

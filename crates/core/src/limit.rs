@@ -23,6 +23,19 @@ pub fn tolerated(max_failures: &IntOrString, nodes: usize) -> Option<usize> {
     }
 }
 
+/// How many of the `nodes` of a MachineConfigPool may be unavailable at once, as the machine-config operator counts: one
+/// when nothing is said, percentages rounded down, at least one. A text that is no percentage is taken for nothing said.
+pub fn of_pool(max_unavailable: Option<&IntOrString>, nodes: usize) -> usize {
+    let limit = match max_unavailable {
+        Some(IntOrString::Int(count)) => usize::try_from(*count).unwrap_or(0),
+        Some(IntOrString::String(text)) => {
+            parse_percent(text).map_or(0, |percent| nodes.saturating_mul(percent) / 100)
+        }
+        None => 1,
+    };
+    limit.max(1)
+}
+
 fn parse_percent(text: &str) -> Option<usize> {
     text.strip_suffix('%')?.parse().ok()
 }
@@ -55,6 +68,20 @@ mod tests {
             (Some(text("-5%")), 10, 5),
         ] {
             assert_eq!(at_once(limit.as_ref(), nodes), expected, "{limit:?} of {nodes}");
+        }
+    }
+
+    #[test]
+    fn a_pool_lacks_one_unless_said_otherwise() {
+        for (limit, nodes, expected) in [
+            (None, 10, 1),
+            (Some(IntOrString::Int(0)), 10, 1),
+            (Some(IntOrString::Int(3)), 10, 3),
+            (Some(text("25%")), 10, 2),
+            (Some(text("5%")), 10, 1),
+            (Some(text("3")), 10, 1),
+        ] {
+            assert_eq!(of_pool(limit.as_ref(), nodes), expected, "{limit:?} of {nodes}");
         }
     }
 

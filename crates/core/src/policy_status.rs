@@ -60,6 +60,17 @@ impl Summary {
         Self::Succeeded(format!("{available}/{nodes} nodes successfully configured{unready}"))
     }
 
+    /// With what holds up those that wait, if it is to go on.
+    #[must_use]
+    pub fn held_up(self, remarks: &[String]) -> Self {
+        match self {
+            Self::Progressing(message) if !remarks.is_empty() => {
+                Self::Progressing(format!("{message}: {}", remarks.join("; ")))
+            }
+            other => other,
+        }
+    }
+
     /// Whether nothing more is going to happen by itself.
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Progressing(_))

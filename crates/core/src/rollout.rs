@@ -16,10 +16,13 @@ use jiff::{SignedDuration, Timestamp};
 use knmstate_api::{NodeNetworkConfigurationPolicySpec, Permit, rollout::Canary};
 
 pub use self::facts::{enactment_facts, speaks_of};
-use crate::{limit, selection::meets};
+use crate::{limit, pools::Pools, selection::meets};
 
 /// How long a node that went away may hold up a rollout, unless the policy says otherwise.
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long a rollout that pools hold up may go without a look.
+const POOL_LOOK: SignedDuration = SignedDuration::from_mins(1);
 
 /// A node that a policy is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +79,8 @@ pub enum Stage {
 #[derive(Clone, Debug)]
 pub struct Terms<'a> {
     pub policy: &'a NodeNetworkConfigurationPolicySpec,
+    /// The pools that it goes through, where it says so.
+    pub pools: Option<&'a Pools>,
     pub now: Timestamp,
 }
 
@@ -85,6 +90,8 @@ pub struct Decision {
     /// The permit of each node that is to have an order. Others are to have none.
     pub permits: BTreeMap<String, Permit>,
     pub tally: Tally,
+    /// What holds up nodes that wait, beside those that are at work.
+    pub remarks: Vec<String>,
     /// When to decide anew though nothing has happened.
     pub again_at: Option<Timestamp>,
 }
@@ -148,9 +155,10 @@ pub fn decide(
             candidates.push((name, node));
         }
     }
-    count(&mut decision, terms, nodes, &standings);
+    let holding = count(&mut decision, terms, nodes, &standings);
+    let failed: BTreeSet<&String> = failed(&standings).collect();
 
-    let limit = limit::at_once(terms.policy.max_unavailable.as_ref(), decision.tally.nodes);
+    let limit = limit(terms, decision.tally.nodes);
     let verdict = verdict(terms, nodes, &standings, &decision.tally, limit);
     let may_begin: Vec<&String> = match verdict {
         Verdict::Stop => {
@@ -168,10 +176,21 @@ pub fn decide(
         Verdict::CanariesOnly => begin_in_order(candidates.into_iter().filter(|(_, node)| node.is_canary)),
         Verdict::Go => begin_in_order(candidates.into_iter()),
     };
-    let failed = standings.values().filter(|standing| **standing == Standing::Failed).count();
+    let may_begin = match terms.pools {
+        Some(pools) => {
+            let choice = pools.choose(may_begin.into_iter(), &holding, &failed);
+            if !choice.remarks.is_empty() {
+                // Whatever it waits for is seen when it happens; should it not be, then at this time.
+                decision.look_again(terms.now.checked_add(POOL_LOOK).ok());
+            }
+            decision.remarks = choice.remarks;
+            choice.nodes
+        }
+        None => may_begin,
+    };
     // Failed nodes keep their slots. Where more of them are tolerated than there are slots, one is left all the same:
     // else the rollout would neither go on nor stop.
-    let at_least = usize::from(decision.tally.holding == failed);
+    let at_least = usize::from(decision.tally.holding == failed.len());
     let free = limit.saturating_sub(decision.tally.holding).max(at_least);
     for name in may_begin.into_iter().take(free) {
         decision.permits.insert(name.clone(), Permit::Apply);
@@ -213,25 +232,27 @@ fn standing(enactment: Option<&Enactment>) -> Standing {
     }
 }
 
-fn count(
+/// Counts, and says who holds a slot.
+fn count<'a>(
     decision: &mut Decision,
     terms: &Terms<'_>,
     nodes: &BTreeMap<String, Node>,
-    standings: &BTreeMap<&String, Standing>,
-) {
-    for (name, standing) in standings {
-        let node = &nodes[*name];
+    standings: &BTreeMap<&'a String, Standing>,
+) -> BTreeSet<&'a String> {
+    let mut holding = BTreeSet::new();
+    for (&name, standing) in standings {
+        let node = &nodes[name];
         if let Standing::AtWork { since } = standing {
             match given_up_at(terms, node, *since) {
                 Some(time) if time <= terms.now => {}
                 later => {
                     decision.look_again(later);
-                    decision.tally.holding += 1;
+                    holding.insert(name);
                 }
             }
         }
         if *standing == Standing::Failed {
-            decision.tally.holding += 1;
+            holding.insert(name);
         }
         if !node.has_handler {
             continue;
@@ -246,6 +267,20 @@ fn count(
             Standing::Aborted => tally.aborted += 1,
             Standing::Candidate => tally.pending += 1,
         }
+    }
+    decision.tally.holding = holding.len();
+    holding
+}
+
+fn failed<'a>(standings: &BTreeMap<&'a String, Standing>) -> impl Iterator<Item = &'a String> {
+    standings.iter().filter(|(_, standing)| **standing == Standing::Failed).map(|(name, _)| *name)
+}
+
+/// How many nodes may hold a slot at once. Where pools say that, a policy need not.
+fn limit(terms: &Terms<'_>, nodes: usize) -> usize {
+    match (terms.pools, &terms.policy.max_unavailable) {
+        (Some(_), None) => usize::MAX,
+        (_, wanted) => limit::at_once(wanted.as_ref(), nodes),
     }
 }
 
@@ -283,7 +318,9 @@ fn verdict(
     // As many as may be at work at once, unless said otherwise: failed nodes keep their slots, and none is left then.
     let is_over = match tolerated {
         Some(tolerated) => tally.failed > tolerated,
-        None => tally.failed >= limit,
+        None => {
+            tally.failed >= limit || terms.pools.is_some_and(|pools| pools.are_used_up_by(failed(standings)))
+        }
     };
     if is_over {
         return Verdict::Stop;

@@ -4,7 +4,10 @@ use knmstate_client::watch::Seen;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::testing::{changed, enactment, gone, node, pod, policy};
+use crate::world::{
+    pools::SlimPool,
+    testing::{changed, enactment, gone, node, pod, policy},
+};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -188,4 +191,87 @@ fn a_state_that_an_admin_manages_is_a_policy_of_one_node() {
     world.see_settings(Seen::All(Vec::new()));
     world.enactments.decide(origin.label(), "b", order.clone());
     assert!(plan(&world, &origin, NOW).removals.contains_key("b"), "it is not allowed any more");
+}
+
+/// A node that its pool has left alone.
+fn in_pool(name: &str, pool: &str, state: &str) -> crate::world::SlimNode {
+    let mut node = node(name, &json!({"pool": pool}), "True");
+    node.metadata.annotations =
+        Some([("machineconfiguration.openshift.io/state".to_owned(), state.to_owned())].into());
+    node
+}
+
+fn pool(name: &str, paused: bool) -> SlimPool {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"paused": paused,
+        "nodeSelector": {"matchLabels": {"pool": name}}}}))
+    .unwrap()
+}
+
+fn said(plan: &Plan) -> &str {
+    &plan.status.as_ref().unwrap().conditions.first_true().unwrap().message
+}
+
+#[test]
+fn a_policy_goes_through_the_pools_of_its_nodes() {
+    use Permit::{Apply, Wait};
+    let mut world = cluster(&["a", "b", "c", "d"]);
+    for (name, pool) in [("a", "one"), ("b", "one"), ("c", "two")] {
+        world.see_nodes(changed(in_pool(name, pool, "Done")));
+    }
+    let spec = json!({"desiredState": mtu(1400), "rollout": {"through": "MachineConfigPool"}});
+    world.see_policies(changed(policy("p", 1, &spec)));
+    assert_eq!(plan(&world, &origin("p"), NOW), Plan::default(), "the pools are not known yet");
+
+    world.set_pools(Known::NoSuchKind);
+    let refused = plan(&world, &origin("p"), NOW);
+    assert_eq!(
+        (refused.orders.len(), refused.status.as_ref().unwrap().conditions.is_true(DEGRADED)),
+        (0, true)
+    );
+    assert!(said(&refused).contains("this cluster has none"), "{}", said(&refused));
+
+    world.see_pools(Seen::All(Vec::new()));
+    world.see_pools(changed(pool("one", false)));
+    world.see_pools(changed(pool("two", true)));
+    let first = plan(&world, &origin("p"), NOW);
+    assert_eq!(permits(&first), [("a", Apply), ("b", Wait), ("c", Wait), ("d", Wait)]);
+    assert_eq!(
+        said(&first),
+        "Policy is progressing 0/4 nodes finished: MachineConfigPool \"two\" is paused; d: in no MachineConfigPool"
+    );
+    carry_out(&mut world, "p", first);
+
+    // A second policy finds that the first pool lacks a node already, and so does an update of the cluster.
+    let other = json!({"desiredState": {"interfaces": [{"name": "eth2", "type": "ethernet"}]},
+        "rollout": {"through": "MachineConfigPool"}});
+    world.see_policies(changed(policy("q", 1, &other)));
+    world.see_pools(changed(pool("two", false)));
+    let second = plan(&world, &origin("q"), NOW);
+    assert_eq!(permits(&second), [("a", Wait), ("b", Wait), ("c", Apply), ("d", Wait)]);
+    let part = "MachineConfigPool \"one\" has enough nodes unavailable: a";
+    assert!(said(&second).contains(part), "{}", said(&second));
+
+    world.see_nodes(changed(in_pool("c", "two", "Working")));
+    let held = plan(&world, &origin("p"), NOW);
+    assert_eq!(permits(&held), [], "c is being updated");
+    assert!(said(&held).contains("\"two\" has enough nodes unavailable: c"), "{}", said(&held));
+    assert_eq!(held.again_at, Some(NOW + 1.minute()));
+}
+
+#[test]
+fn what_happens_to_one_policy_concerns_those_that_share_its_pools() {
+    let mut world = cluster(&["a"]);
+    let through = json!({"rollout": {"through": "MachineConfigPool"}});
+    for (name, spec) in [("p", &through), ("q", &through), ("r", &json!({}))] {
+        world.see_policies(changed(policy(name, 1, spec)));
+    }
+    world.take_concerned();
+    assert!(world.needs_pools());
+    world.see_enactments(changed(enactment("a", "r", 1, Some(json!({})), &json!({}))));
+    assert_eq!(world.take_concerned(), [origin("p"), origin("q"), origin("r")].into());
+    assert!(world.take_concerned().is_empty());
+    world.see_pools(changed(pool("one", false)));
+    assert_eq!(world.take_concerned(), [origin("p"), origin("q")].into());
+    world.see_pools(changed(pool("one", false)));
+    assert!(world.take_concerned().is_empty(), "nothing has changed");
 }

@@ -7,6 +7,7 @@ mod enactments;
 mod handlers;
 mod network;
 mod objects;
+pub mod pools;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -78,6 +79,10 @@ pub struct Node {
     pub is_ready: bool,
     /// Since when it is Ready or not.
     pub since: Option<Timestamp>,
+    pub created: Option<Timestamp>,
+    pub is_unschedulable: bool,
+    /// Whether OpenShift's machine-config operator says that it is done with it.
+    pub is_updated: bool,
 }
 
 /// Which parts of the world have been listed.
@@ -122,6 +127,7 @@ pub struct World {
     /// What the networks of nodes consist of, by node.
     pub networks: BTreeMap<String, Network>,
     settings: BTreeMap<String, Settings>,
+    pools: pools::Known,
     /// Whose decision may have become another one.
     concerned: BTreeSet<Origin>,
     everything_concerned: bool,
@@ -135,7 +141,10 @@ impl World {
 
     /// What has to be decided about anew.
     pub fn take_concerned(&mut self) -> BTreeSet<Origin> {
-        let concerned = std::mem::take(&mut self.concerned);
+        let mut concerned = std::mem::take(&mut self.concerned);
+        if !concerned.is_empty() {
+            concerned.extend(self.through_pools());
+        }
         if std::mem::take(&mut self.everything_concerned) { self.origins() } else { concerned }
     }
 
@@ -365,10 +374,16 @@ fn read_node(object: DeserializeGuard<SlimNode>) -> Option<(String, Node)> {
     let object = object.0.ok()?;
     let (is_ready, since) = object.readiness();
     let uid = object.uid().unwrap_or_default();
-    Some((
-        object.name_any(),
-        Node { uid, labels: Arc::new(object.metadata.labels.unwrap_or_default()), is_ready, since },
-    ))
+    let node = Node {
+        uid,
+        is_ready,
+        since,
+        created: object.creation_timestamp().map(|time| time.0),
+        is_unschedulable: object.is_unschedulable(),
+        is_updated: object.annotations().get(pools::STATE_ANNOTATION).is_some_and(|state| state == "Done"),
+        labels: Arc::new(object.metadata.labels.clone().unwrap_or_default()),
+    };
+    Some((object.name_any(), node))
 }
 
 #[cfg(test)]

@@ -10,12 +10,20 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::Deserialize;
 
-/// A node: its labels, and whether it is Ready.
+/// A node: its metadata, and whether it is Ready and schedulable.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimNode {
     pub metadata: ObjectMeta,
     #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
     status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    unschedulable: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -41,6 +49,10 @@ struct Condition {
 }
 
 impl SlimNode {
+    pub fn is_unschedulable(&self) -> bool {
+        self.spec.unschedulable
+    }
+
     /// Whether it is Ready, and since when that is so.
     pub fn readiness(&self) -> (bool, Option<Timestamp>) {
         let ready = self.status.ready();

@@ -77,7 +77,7 @@ impl Decisions {
                 enactments.insert(name(number), self.facts(number, *order, *status, known.generation));
             }
         }
-        let decision = decide(&Terms { policy, now: NOW }, &nodes, &enactments);
+        let decision = decide(&Terms { policy, pools: None, now: NOW }, &nodes, &enactments);
         let permit = |number| decision.permits.get(&name(number)).copied();
         let was_at_work = |number| enactments.get(&name(number)).is_some_and(is_at_work);
         Decided {

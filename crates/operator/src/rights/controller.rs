@@ -17,6 +17,8 @@ pub fn controller(settings: &Settings) -> Vec<Object> {
         ),
         allow(NMSTATE, &["nodenetworkstates", "nmstates"], &READ),
         allow(CORE, &["nodes"], &READ),
+        // For policies that are rolled out through them, on OpenShift.
+        allow("machineconfiguration.openshift.io", &["machineconfigpools"], &READ),
         // Where it puts the certificate authority of the webhook.
         allow_named(
             "admissionregistration.k8s.io",

@@ -8,6 +8,7 @@ mod leader_kills;
 mod node_events;
 mod pair;
 mod policy_events;
+mod pools;
 mod recorder;
 mod recording;
 mod server_faults;
