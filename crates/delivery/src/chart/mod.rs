@@ -3,9 +3,10 @@
 //! What a user may choose, and what it is when he does not, is in `chart/values.yaml` and `chart/values.schema.json`
 //! beside this crate's sources; `helm template` with nothing chosen gives the plain manifests, which is tested.
 //!
-//! The definitions of the kinds are in the folder `crds`. Helm makes them when they are not there, leaves them alone when
-//! they are (from kubernetes-nmstate, for example), and never removes them, and with them everything that users have
-//! written. That it does not renew them either is no loss: the operator does, whenever it starts.
+//! The definitions of the kinds are in the folder `crds`: so they are there before the NMState of the same release, and
+//! Helm never removes them, and with them everything that users have written. That it does not renew them either is no
+//! loss: the operator does, whenever it starts. As templates they would belong to Helm and to the operator, and the one
+//! would refuse what the other has changed.
 
 mod hooks;
 mod template;

@@ -3,6 +3,8 @@
 //! A hole is a text that nobody would write. It begins with a character that makes YAML quote the whole text, so that
 //! whatever fills it stays a text.
 
+use std::fmt::Write as _;
+
 use anyhow::Result;
 use knmstate_agent::yaml;
 use serde_json::Value;
@@ -65,9 +67,26 @@ pub fn optional_block(value: &str) -> String {
 pub fn template(objects: &[Value]) -> Result<String> {
     let written = objects.iter().map(|object| {
         let text: String = yaml::document(object)?.lines().map(line).collect();
-        Ok(format!("---\n{text}"))
+        Ok(format!("---\n{}", without_empty_prefix(&text)))
     });
     written.collect()
+}
+
+/// The variable of the prefix is there where there is one: the API server drops what is empty.
+fn without_empty_prefix(text: &str) -> String {
+    let mut lines = text.lines();
+    let mut written = String::new();
+    while let Some(line) = lines.next() {
+        let margin = " ".repeat(line.len() - line.trim_start().len());
+        if line.trim_start() == "- name: HANDLER_PREFIX" {
+            let value = lines.next().unwrap_or_default();
+            let both = format!("{line}\n{value}\n").replace(".Values.prefix", ".");
+            let _ = write!(written, "{margin}{{{{- with .Values.prefix }}}}\n{both}{margin}{{{{- end }}}}\n");
+        } else {
+            written.extend([line, "\n"]);
+        }
+    }
+    written
 }
 
 fn line(line: &str) -> String {
@@ -114,6 +133,7 @@ mod tests {
             "list": [Hole::Image.mark(), "plain"],
             "below": {"tolerations": block("tolerations"), "secrets": optional_block("imagePullSecrets")},
             "activeDeadlineSeconds": Hole::RemovalDeadline.mark(),
+            "env": [{"name": "HANDLER_PREFIX", "value": "@prefix@"}, {"name": "OTHER", "value": "x"}],
         });
         let expected = r#"---
 name: "{{ include "knmstate.prefix" . }}nmstate-operator"
@@ -130,10 +150,16 @@ below:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 activeDeadlineSeconds: {{ add .Values.removal.timeoutSeconds 60 }}
+env:
+{{- with .Values.prefix }}
+- name: HANDLER_PREFIX
+  value: "{{ . }}"
+{{- end }}
+- name: OTHER
+  value: x
 "#;
         let found = template(&[object]).unwrap();
-        let without_indent = |text: &str| text.replace("  - ", "- ");
-        assert_eq!(without_indent(&found), without_indent(expected));
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -132,13 +132,14 @@ fn environment(config: &Config) -> Vec<EnvVar> {
         own("POD_NAME", "metadata.name"),
         own("OPERATOR_NAMESPACE", "metadata.namespace"),
         variable("HANDLER_NAMESPACE", &config.namespace),
-        variable("HANDLER_PREFIX", config.prefix.as_deref().unwrap_or_default()),
         variable("RELATED_IMAGE_HANDLER_IMAGE", &config.image),
         variable("HANDLER_IMAGE_PULL_POLICY", &config.pull_policy),
         variable("MONITORING_NAMESPACE", &config.monitoring_namespace),
         variable("AUTO_CREATE", mode),
         variable("AUTO_CREATE_PLATFORMS", &platforms),
     ];
+    // An empty one would be dropped by the API server, and missed by whoever applies it again.
+    variables.extend(config.prefix.as_deref().map(|prefix| variable("HANDLER_PREFIX", prefix)));
     variables.extend(config.handler_environment.iter().map(|(name, value)| variable(name, value)));
     variables
 }

@@ -152,9 +152,12 @@ const OLD_DEFINITION: &str = r#"{
 async fn its_accounts_can_do_what_they_are_for_and_no_more() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().with_controllers().start().await?;
-    // As a user of kubernetes-nmstate has it: Helm leaves it alone, and the operator renews it.
+    // As a user of kubernetes-nmstate has it: Helm does not take it over unasked, and the operator renews it.
     api.kubectl_with(OLD_DEFINITION, ["create", "-f", "-"]).await?.success()?;
-    api.helm(INSTALL.into_iter().chain([chart().as_str()])).await?.success()?;
+    let unasked = api.helm(INSTALL.into_iter().chain([chart().as_str()])).await?;
+    ensure!(unasked.stderr().contains("conflict"), "{}{}", unasked.stdout(), unasked.stderr());
+    assert_eq!(there(&api, OF_CHART).await?, BTreeSet::new());
+    api.helm(INSTALL.into_iter().chain(["--skip-crds", chart().as_str()])).await?.success()?;
     let processes = Processes { lab: &lab, api: &api };
     let setup = processes.operator().await?;
     let operator = setup.start("operator")?;
