@@ -55,8 +55,13 @@ pub(super) fn vxlan() -> Value {
 }
 
 /// Kinds that the machine's own kernel has, besides.
-pub(super) fn mac_vlan() -> Value {
-    json!({ "interfaces": [{ "name": "mv1", "type": "mac-vlan", "state": "up",
+pub(super) fn upon_cards() -> Value {
+    json!({ "interfaces": [
+        { "name": "pair1", "type": "veth", "state": "up", "veth": { "peer": "pair2" },
+          "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.94.0.1", "prefix-length": 24 }] } },
+        { "name": "tap1", "type": "mac-vtap", "state": "up",
+          "mac-vtap": { "base-iface": "eth0", "mode": "vepa", "promiscuous": true } },
+        { "name": "mv1", "type": "mac-vlan", "state": "up",
         "mac-vlan": { "base-iface": "eth1", "mode": "bridge", "promiscuous": true },
         "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.96.0.1", "prefix-length": 24 }] } }] })
 }
@@ -78,7 +83,7 @@ pub(super) fn all() -> Result<Vec<String>> {
         plain_bridge(),
         trunk("eth3"),
         vxlan(),
-        mac_vlan(),
+        upon_cards(),
         vrf(),
     ];
     let mut documents: Vec<String> = states.iter().map(|state| policy("p", state)).collect();

@@ -69,7 +69,7 @@ pub(super) trait Forgetful {
 impl Forgetful for NmNode {
     async fn forget(&self) -> Result<()> {
         let script = "rm -rf /run/NetworkManager/devices /run/NetworkManager/system-connections\n\
-                      for link in br1 vx7 mv1; do ip link del $link 2>/dev/null || true; done\n\
+                      for link in br1 vx7 mv1 tap1 pair1; do ip link del $link 2>/dev/null || true; done\n\
                       for card in eth0 eth1 eth2; do ip addr flush dev $card; ip link set $card down; done\n";
         self.exec_with(Invocation::new(["sh"]).stdin(script), super::LIMIT).await?.success()?;
         Ok(())

@@ -116,7 +116,7 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
         documents::address_with_routes(),
         documents::plain_bridge(),
         documents::vxlan(),
-        documents::mac_vlan(),
+        documents::upon_cards(),
     ];
     let policies: String =
         documents.iter().enumerate().map(|(number, state)| policy(&format!("p{number}"), state)).collect();
@@ -142,15 +142,18 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
         has(&eth1, "10.98.0.7")?;
         has(&eth1, "2001:db8:98::7")?;
         ensure!(!eth1.to_string().contains("10.98.0.5"), "the profile of before is in force: {eth1:#}");
-        assert_eq!(eth1["mtu"], 1400);
+        ensure!(eth1["mtu"] == 1400, "{eth1:#}");
         let bridge = link("br1")?;
         has(&bridge, "10.97.0.1")?;
-        assert_eq!(link("eth2")?["master"], "br1");
+        ensure!(link("eth2")?["master"] == "br1", "eth2 is no port");
         let vxlan = link("vx7")?;
-        assert_eq!(vxlan["linkinfo"]["info_data"]["id"], 7, "{vxlan:#}");
+        ensure!(vxlan["linkinfo"]["info_data"]["id"] == 7, "{vxlan:#}");
         let mac_vlan = link("mv1")?;
         has(&mac_vlan, "10.96.0.1")?;
-        assert_eq!(mac_vlan["linkinfo"]["info_data"]["mode"], "bridge", "{mac_vlan:#}");
+        ensure!(mac_vlan["linkinfo"]["info_data"]["mode"] == "bridge", "{mac_vlan:#}");
+        has(&link("pair1")?, "10.94.0.1")?;
+        let tap = link("tap1")?;
+        ensure!(tap["linkinfo"]["info_data"]["mode"] == "vepa", "{tap:#}");
         let routes = node.exec(["ip", "route", "show", "table", "all"]).await?.success()?;
         ensure!(routes.contains("198.51.100.0/24 via 10.98.0.254 dev eth1"), "{routes}");
         ensure!(routes.contains("blackhole 192.0.2.128/25"), "{routes}");
