@@ -31,6 +31,8 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
         }
     }
 
+    mends(&site).await?;
+
     let before = site.networks().await?;
     site.api.kubectl(["delete", "nmstate", "nmstate"]).await?.success()?;
     site.until("the pods to be gone", async || {
@@ -50,4 +52,59 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
     assert_eq!(site.networks().await?, before);
     site.api.kubectl(["get", "nncp", "vxlan"]).await?.success()?;
     Ok(())
+}
+
+/// What an accident or a person may do to a cluster that works.
+async fn mends(site: &Site) -> Result<()> {
+    // All handlers gone: they come back, and nothing is applied again.
+    let before = site.networks().await?;
+    site.api.kubectl(["delete", "daemonset", "nmstate-handler", "-n", NAMESPACE]).await?.success()?;
+    // Rights taken away.
+    let none = r#"{"rules":[]}"#;
+    let patch = ["patch", "clusterrole", "nmstate-controller", "--type=merge", "-p", none];
+    site.api.kubectl(patch).await?.success()?;
+    site.until_deployed().await?;
+    assert_eq!(site.networks().await?, before);
+
+    // The certificate of the webhook overwritten: it is made anew, and the API server trusts it.
+    let junk = json!({"data": {"tls.crt": "anVuaw==", "tls.key": "anVuaw=="}}).to_string();
+    let patch = ["patch", "secret", "nmstate-webhook", "-n", NAMESPACE, "--type=merge", "-p", &junk];
+    site.api.kubectl(patch).await?.success()?;
+    site.until("the webhook to answer", async || {
+        let secret =
+            site.api.kubectl(["get", "secret", "nmstate-webhook", "-n", NAMESPACE, "-o", "json"]).await?;
+        ensure!(secret.json()?["data"]["tls.crt"] != "anVuaw==", "the junk is still there");
+        // Whoever is not asked leaves no mark.
+        let policy = json!({
+            "apiVersion": "nmstate.io/v1",
+            "kind": "NodeNetworkConfigurationPolicy",
+            "metadata": {"name": "asked"},
+            "spec": {"nodeSelector": {"nobody": "here"}, "desiredState": {}},
+        });
+        let create = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+        let created = site.api.kubectl_with(&policy.to_string(), create).await?.json()?;
+        let mark = &created["metadata"]["annotations"]["nmstate.io/webhook-mutating-timestamp"];
+        ensure!(mark.is_string(), "{created:#}");
+        Ok(())
+    })
+    .await?;
+
+    // The controller that leads taken away: the other one goes on at once.
+    let lease = site
+        .api
+        .kubectl(["get", "lease", "nmstate-controller", "-n", NAMESPACE, "-o", "json"])
+        .await?
+        .json()?;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let leader = holder.split('_').next().unwrap_or_default();
+    site.api.kubectl(["delete", "pod", leader, "-n", NAMESPACE, "--wait=false"]).await?.success()?;
+    let policy = json!({
+        "apiVersion": "nmstate.io/v1",
+        "kind": "NodeNetworkConfigurationPolicy",
+        "metadata": {"name": "afterwards"},
+        "spec": {"desiredState": {"interfaces": [{"name": "br8", "type": "linux-bridge", "state": "up"}]}},
+    });
+    site.api.kubectl_with(&policy.to_string(), ["apply", "-f", "-"]).await?.success()?;
+    site.until_enacted("afterwards").await?;
+    site.until_deployed().await
 }
