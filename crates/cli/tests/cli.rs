@@ -154,3 +154,39 @@ fn exit_codes() {
         }
     }
 }
+
+#[test]
+fn under_the_name_of_nmstatectl_it_speaks_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("nmstatectl");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_knmstate"), &link).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "what is tested is the process: its name")]
+    let call = |args: &[&str]| Command::new(&link).args(args).output().unwrap();
+    let version = call(&["--version"]);
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.starts_with("nmstatectl 2."), "{version}");
+    assert_eq!(format!("nmstatectl {}", String::from_utf8(call(&["version"]).stdout).unwrap()), version);
+    assert_eq!(call(&["crds"]).status.code(), Some(2), "the words of knmstate are not its own");
+}
+
+#[test]
+fn the_node_commands_say_what_their_exit_codes_mean() {
+    for command in ["show", "apply", "commit", "rollback"] {
+        let help = String::from_utf8(output(&["node", command, "--help"]).stdout).unwrap();
+        for code in ["0 done", "1 failed", "2 the arguments", "3 failed"] {
+            assert!(help.contains(code), "{command}: {help}");
+        }
+    }
+    for args in [
+        &["node"][..],
+        &["node", "apply"],
+        &["node", "apply", "--timeout=0", "-"],
+        &["node", "commit", "a", "b"],
+    ] {
+        assert_eq!(output(args).status.code(), Some(2), "{args:?}");
+    }
+    let answer = output(&["node", "apply", "--json", "/no/such/file"]);
+    assert_eq!(answer.status.code(), Some(2));
+    let said: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(said["result"], "not-understood", "{said}");
+}

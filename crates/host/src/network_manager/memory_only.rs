@@ -3,7 +3,7 @@
 //! NetworkManager keeps such profiles in `/run`, where they survive a restart of it and not one of the machine. A
 //! profile that is on disk and is changed so stays on disk as it was, and is hidden by the one in `/run`. nmstate takes
 //! an interface that is to be absent for one that is to be down then: its profile stays. So that it does not come back
-//! with the next start of NetworkManager, it is held back, in memory again.
+//! with the next start of NetworkManager, it is held back, in memory again, and so are the profiles of its ports.
 //!
 //! What nmstate writes to disk by itself, past NetworkManager's profiles, is refused. Two things are kept on disk by
 //! others and are let through: name servers that apply to the whole machine (NetworkManager's own configuration) and
@@ -11,6 +11,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::profiles::that_bring_up;
 use super::service::Service;
 use crate::error::{HostError, Place};
 use crate::state::{NetworkState, interface_name};
@@ -55,11 +56,9 @@ pub(super) async fn hold_back_what_is_absent(
     if absent.is_empty() {
         return Ok(());
     }
-    for profile in service.profiles().await? {
-        let is_meant = profile.interface.as_deref().is_some_and(|name| absent.contains(&name));
-        if is_meant && profile.autoconnect {
-            service.hold_back(&profile).await?;
-        }
+    let profiles = service.profiles().await?;
+    for profile in absent.iter().flat_map(|name| that_bring_up(&profiles, name)) {
+        service.hold_back(profile).await?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::classify::{self, Stage};
 use super::options::Limits;
+use super::profiles::that_bring_up;
 use super::service::Service;
 use super::{engine, kinds, memory_only, misunderstood, preflight};
 use crate::error::HostError;
@@ -97,9 +98,11 @@ async fn without_what_is_gone(
     }
     let profiles = service.profiles().await?;
     let has_profile = |name: &str| {
-        profiles.iter().any(|profile| {
-            profile.interface.as_deref() == Some(name) && (profile.autoconnect || !memory_only)
-        })
+        if memory_only {
+            !that_bring_up(&profiles, name).is_empty()
+        } else {
+            profiles.iter().any(|profile| profile.interface.as_deref() == Some(name))
+        }
     };
     Ok(difference
         .without_interfaces(|interface| is_nowhere(interface) && !has_profile(interface_name(interface))))

@@ -39,9 +39,21 @@ trait Profile {
 pub(super) struct KnownProfile {
     pub(super) uuid: String,
     pub(super) interface: Option<String>,
+    /// The controller that it brings up with itself, by interface or by profile.
+    pub(super) controller: Option<String>,
     /// Whether NetworkManager brings it up by itself.
     pub(super) autoconnect: bool,
     path: OwnedObjectPath,
+}
+
+/// The profiles by which an interface may come up by itself: its own, and those of its ports.
+pub(super) fn that_bring_up<'a>(profiles: &'a [KnownProfile], interface: &str) -> Vec<&'a KnownProfile> {
+    let is_own = |profile: &&KnownProfile| profile.interface.as_deref() == Some(interface);
+    let own: Vec<&str> = profiles.iter().filter(is_own).map(|profile| &*profile.uuid).collect();
+    let is_port = |profile: &&KnownProfile| {
+        profile.controller.as_deref().is_some_and(|name| name == interface || own.contains(&name))
+    };
+    profiles.iter().filter(|profile| profile.autoconnect && (is_own(profile) || is_port(profile))).collect()
 }
 
 impl Service {
@@ -61,6 +73,8 @@ impl Service {
                     profiles.push(KnownProfile {
                         uuid,
                         interface: text("interface-name"),
+                        // Its name since NetworkManager 1.46, and before.
+                        controller: text("controller").or_else(|| text("master")),
                         autoconnect,
                         path,
                     });
@@ -93,5 +107,32 @@ impl Service {
 
     async fn profile<'a>(&'a self, path: &'a OwnedObjectPath) -> zbus::Result<ProfileProxy<'a>> {
         ProfileProxy::builder(self.connection()).destination(self.owner())?.path(path)?.build().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_comes_up_by_its_own_profile_and_by_those_of_its_ports() {
+        let profile = |uuid: &str, interface: &str, controller: Option<&str>, autoconnect| KnownProfile {
+            uuid: uuid.to_owned(),
+            interface: Some(interface.to_owned()),
+            controller: controller.map(str::to_owned),
+            autoconnect,
+            path: OwnedObjectPath::default(),
+        };
+        let profiles = [
+            profile("1", "br0", None, true),
+            profile("2", "br0", None, false),
+            profile("3", "eth1", Some("br0"), true),
+            profile("4", "eth2", Some("2"), true),
+            profile("5", "eth3", Some("br0"), false),
+            profile("6", "eth4", Some("br1"), true),
+            profile("7", "eth5", None, true),
+        ];
+        let found: Vec<&str> = that_bring_up(&profiles, "br0").iter().map(|one| &*one.uuid).collect();
+        assert_eq!(found, ["1", "3", "4"]);
     }
 }

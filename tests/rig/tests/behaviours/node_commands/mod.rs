@@ -1,5 +1,8 @@
 //! `knmstate node` and `nmstatectl` on a real NetworkManager, as a program that drives the node calls them.
 
+mod company;
+mod nmstatectl;
+
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +13,7 @@ use rig::{
 };
 use serde_json::{Value, json};
 
-use super::standalone::{slow_probe, with_address};
+use crate::standalone::with_address;
 
 const LIMIT: Duration = Duration::from_mins(3);
 const SOON: Duration = Duration::from_mins(1);
@@ -155,157 +158,12 @@ async fn what_cannot_be_understood_is_told_by_its_own_code_and_nothing_is_touche
 }
 
 #[tokio::test]
-async fn killed_in_the_middle_it_ends_as_before() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
-        "metadata": { "name": "p" }, "spec": { "desiredState": with_address(), "probes": slow_probe()["probes"] } });
-    let file = trial.file("p.json", &policy)?;
-    // By NetworkManager's timer alone.
-    let applying = trial.start(&["apply", "--no-commit", "--timeout=10", &file])?;
-    trial.has(ADDRESS).await?;
-    drop(applying);
-    let unfinished = trial.settle("commit", &[]).await?;
-    ensure!(
-        unfinished.0.status.code() == Some(1),
-        "what nobody finished cannot be committed: {unfinished:?}"
-    );
-    trial.node.is_again(&before, SOON).await.context("by the timer")?;
-
-    // And at once by whoever comes next.
-    let applying = trial.start(&["apply", "--timeout=3600", &file])?;
-    trial.has(ADDRESS).await?;
-    let busy = trial.settle("rollback", &[]).await?.said(1, "refused")?;
-    ensure!(busy["message"].to_string().contains("another program"), "{busy}");
-    drop(applying);
-    trial.settle("rollback", &[]).await?.said(0, "rolled-back")?;
-    trial.node.is_again(&before, SOON).await
-}
-
-#[tokio::test]
-async fn what_network_manager_forgets_is_not_committed_but_put_back() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    trial.apply(&["--no-commit"], &with_address()).await?.said(0, "open")?;
-    trial.node.kill_network_manager().await?;
-    let down = trial.settle("commit", &[]).await?;
-    ensure!(down.0.status.code() == Some(3), "without NetworkManager nothing is known: {down:?}");
-    trial.node.start_network_manager().await?;
-    let forgotten = trial.settle("commit", &[]).await?.said(1, "failed")?;
-    let message = forgotten["message"].to_string();
-    ensure!(message.contains("restarted") && message.contains("as it was before"), "{message}");
-    trial.node.is_again(&before, SOON).await
-}
-
-#[tokio::test]
-async fn an_agent_leaves_alone_what_a_command_has_left_open() -> Result<()> {
-    let trial = Trial::new().await?;
-    let wanted =
-        json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1400 }] });
-    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
-        "metadata": { "name": "mtu" }, "spec": { "desiredState": wanted } });
-    fs::create_dir(trial.lab.folder().join("policies"))?;
-    trial.apply(&["--no-commit", "--timeout=15"], &with_address()).await?.said(0, "open")?;
-    trial.file("policies/mtu.json", &policy)?;
-    let agent = trial.agent()?;
-    wait::until(SOON, "the agent to find it in its way", async || {
-        ensure!(
-            agent.log_tail(50).contains("another change of the network is still open"),
-            "{}",
-            agent.log_tail(50)
-        );
-        Ok(())
-    })
-    .await?;
-    trial.has(ADDRESS).await.context("it is not rolled back before its time")?;
-    // NetworkManager rolls it back, and then it is the agent's turn.
-    trial.has("1400").await?;
-    ensure!(!trial.node.snapshot().await?.mentions(ADDRESS), "its time was over");
-
-    // An agent that is at rest is in nobody's way, and puts back what NetworkManager forgets.
-    fs::remove_file(trial.lab.folder().join("policies/mtu.json"))?;
-    trial.apply(&["--no-commit", "--timeout=3600"], &with_address()).await?.said(0, "open")?;
-    trial.node.kill_network_manager().await?;
-    trial.node.start_network_manager().await?;
-    wait::until(SOON, "the change to be undone", async || {
-        ensure!(!trial.node.snapshot().await?.mentions(ADDRESS), "it is still there");
-        Ok(())
-    })
-    .await?;
-    drop(agent);
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_agent_at_work_keeps_commands_out() -> Result<()> {
-    let trial = Trial::new().await?;
-    let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
-        "metadata": { "name": "p" }, "spec": { "desiredState": with_address(), "probes": slow_probe()["probes"] } });
-    fs::create_dir(trial.lab.folder().join("policies"))?;
-    trial.file("policies/p.json", &policy)?;
-    let agent = trial.agent()?;
-    trial.has(ADDRESS).await?;
-    let other = json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1400 }] });
-    for answer in [
-        trial.apply(&[], &other).await?,
-        trial.settle("rollback", &[]).await?,
-        trial.settle("commit", &[]).await?,
-    ] {
-        let refused = answer.said(1, "refused")?;
-        ensure!(refused["message"].to_string().contains("another program is changing"), "{refused}");
-    }
-    trial.has(ADDRESS).await?;
-    drop(agent);
-    Ok(())
-}
-
-#[tokio::test]
 async fn in_memory_nothing_of_it_is_on_disk() -> Result<()> {
     let trial = Trial::new().await?;
     let before = trial.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?.success()?;
     trial.apply(&["--persistence=Ephemeral"], &with_address()).await?.said(0, "changed")?;
     trial.has(ADDRESS).await?;
     assert_eq!(trial.node.exec(["ls", "/etc/NetworkManager/system-connections"]).await?.success()?, before);
-    Ok(())
-}
-
-#[tokio::test]
-async fn under_the_name_nmstatectl_it_takes_its_words() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    std::os::unix::fs::symlink(&trial.program, trial.lab.folder().join("nmstatectl"))?;
-    let version = trial.nmstatectl(&["--version"], "").await?.success()?;
-    ensure!(version.starts_with("nmstatectl 2.2."), "{version}");
-    // What the liveness probe of kubernetes-nmstate calls.
-    for words in [&["show", "lo"][..], &["show", "lo", "-vv"]] {
-        let shown = trial.nmstatectl(words, "").await?.success()?;
-        ensure!(shown.starts_with("---\n") && shown.contains("name: lo"), "{shown}");
-    }
-    ensure!(trial.nmstatectl(&["show", "--json"], "").await?.json()?["interfaces"].is_array());
-
-    let state = with_address().to_string();
-    for (words, code) in [
-        (&["set", "--no-commit", "--timeout", "60", "-"][..], 0),
-        (&["apply", "-"], 1),
-        (&["rollback"], 0),
-        (&["rollback"], 1),
-        (&["apply", "--no-commit"], 0),
-        (&["commit"], 0),
-        (&["apply", "-v", "-"], 0),
-    ] {
-        let output = trial.nmstatectl(words, &state).await?;
-        ensure!(output.status.code() == Some(code), "{words:?}: {}{}", output.stdout(), output.stderr());
-        if words == ["rollback"] && code == 0 {
-            trial.node.is_again(&before, SOON).await?;
-        }
-    }
-    trial.has(ADDRESS).await?;
-    let statistic = trial.nmstatectl(&["st", "-"], &state).await?.success()?;
-    ensure!(statistic.contains("features:"), "{statistic}");
-    let policy = json!({ "capture": { "gw": "routes.running.destination==\"0.0.0.0/0\"" },
-        "desiredState": { "interfaces": [{ "name": "{{ capture.gw.routes.running.0.next-hop-interface }}", "mtu": 1420 }] } });
-    let meant = trial.nmstatectl(&["policy", "--json", "-"], &policy.to_string()).await?.json()?;
-    assert_eq!(meant["interfaces"][0]["name"], "eth0", "{meant}");
     Ok(())
 }
 
