@@ -1,5 +1,7 @@
 //! What is wished for, out of the text of one document.
 
+use std::collections::BTreeMap;
+
 use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, Permit, State};
 use knmstate_core::order::{Source, order};
 use knmstate_host::HostError;
@@ -43,7 +45,7 @@ pub fn read(text: &str) -> Result<Wish, String> {
     let desired = map.get("desiredState").or_else(|| map.get("desired"));
     let state = if desired.is_some() || map.contains_key("capture") {
         spec.capture = match map.get("capture") {
-            None | Some(Value::Null) => Default::default(),
+            None | Some(Value::Null) => BTreeMap::new(),
             Some(captures) => serde_json::from_value(captures.clone())
                 .map_err(|_| "capture: a map of names and expressions is expected".to_owned())?,
         };

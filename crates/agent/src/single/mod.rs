@@ -88,7 +88,8 @@ impl<H: Host> Single<'_, H> {
     async fn steps(self) -> Result<End, HostError> {
         if let Some(open) = self.host.open_checkpoints().await?.into_iter().next() {
             let rolls_back_in = match open.guard {
-                Guard::RollsBackIn(left) => Some(left),
+                // For people, who do not count in milliseconds.
+                Guard::RollsBackIn(left) => Some(Duration::from_secs(left.as_secs())),
                 Guard::Lost => None,
             };
             return Err(HostError::Busy { checkpoint: open.checkpoint, rolls_back_in });

@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn held() -> Held {
-        Held { path: "/C/1".to_owned(), created_ms: 1_100, rolls_back_in: Some(Duration::from_secs(60)) }
+        Held { path: "/C/1".to_owned(), created_ms: 1_100, rolls_back_in: Some(Duration::from_mins(1)) }
     }
 
     fn of_note(entry: &Entry, running: Option<&str>, held: &[Held], at: i64) -> OpenCheckpoint {

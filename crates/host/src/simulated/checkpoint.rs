@@ -20,7 +20,7 @@ pub(super) struct Open {
     pub(super) before: Arc<Network>,
     pub(super) deadline: Instant,
     /// Left to another program until the deadline.
-    pub(super) left_open: bool,
+    pub(super) for_others: bool,
     timer: Option<Timer>,
 }
 
@@ -55,7 +55,7 @@ impl Open {
         lasting: Duration,
     ) -> Self {
         let deadline = in_future(lasting);
-        Self { checkpoint, ours, before, deadline, left_open: false, timer: Timer::start(shared, deadline) }
+        Self { checkpoint, ours, before, deadline, for_others: false, timer: Timer::start(shared, deadline) }
     }
 
     /// Starts the time anew.
@@ -108,7 +108,7 @@ impl Inner {
             checkpoint: open.checkpoint.clone(),
             ours: open.ours,
             guard: Guard::RollsBackIn(open.remaining()),
-            left_open: open.left_open.then(|| open.remaining()),
+            left_open: open.for_others.then(|| open.remaining()),
         });
         let left_behind = self.journal.as_ref().map(|journal| OpenCheckpoint {
             checkpoint: journal.checkpoint.clone(),
@@ -170,7 +170,7 @@ impl Inner {
         self.refuse_foreign(checkpoint)?;
         match &mut self.open {
             Some(open) if open.checkpoint == *checkpoint => {
-                open.left_open = true;
+                open.for_others = true;
                 open.extend(shared, lasting);
                 Ok(())
             }

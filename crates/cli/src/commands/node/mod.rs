@@ -112,12 +112,12 @@ pub fn run(args: Args, out: &mut impl Write) -> Result<ExitCode> {
             let memory_only = how.is_memory_only();
             answered(apply_as(&file, &how, &machine, memory_only)).tell(out, json)
         }
-        Command::Commit { settling } => end(settling, Settling::Commit, out),
-        Command::Rollback { settling } => end(settling, Settling::RollBack, out),
+        Command::Commit { settling } => end(&settling, Settling::Commit, out),
+        Command::Rollback { settling } => end(&settling, Settling::RollBack, out),
     }
 }
 
-fn end(args: SettleArgs, settling: Settling, out: &mut impl Write) -> Result<ExitCode> {
+fn end(args: &SettleArgs, settling: Settling, out: &mut impl Write) -> Result<ExitCode> {
     answered(settle(settling, args.checkpoint.as_deref(), &args.machine)).tell(out, args.json)
 }
 
