@@ -79,15 +79,16 @@ impl Tls {
         }
         let configuration = configuration(profile.as_ref(), self.certificates.clone())
             .map_err(|error| unusable(error.to_string()))?;
-        match &profile {
-            Some(profile) => tracing::info!(
+        if let Some(profile) = &profile {
+            tracing::info!(
                 min = profile.min_tls_version,
                 ciphers = profile.ciphers.join(","),
                 curves = profile.curves.join(","),
                 "TLS is spoken by the profile in {}",
                 path.display()
-            ),
-            None => tracing::info!("{} is gone; TLS is spoken as usual", path.display()),
+            );
+        } else {
+            tracing::info!("{} is gone; TLS is spoken as usual", path.display());
         }
         for remark in ignored {
             tracing::warn!("the TLS profile is not kept in full: {remark}");

@@ -38,7 +38,7 @@ pub struct Member<'a> {
 /// All pools with their nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Pools {
-    pools: BTreeMap<String, State>,
+    states: BTreeMap<String, State>,
     places: BTreeMap<String, Place>,
     /// Nodes that are in no pool, and why.
     strays: BTreeMap<String, String>,
@@ -93,7 +93,7 @@ impl Pools {
                 limit: limit::of_pool(pool.max_unavailable.as_ref(), sizes.remove(&**name).unwrap_or(0)),
                 unavailable: unavailable.remove(&**name).unwrap_or_default(),
             };
-            all.pools.insert(name.clone(), state);
+            all.states.insert(name.clone(), state);
         }
         all
     }
@@ -104,7 +104,7 @@ impl Pools {
         for place in nodes.filter_map(|node| self.places.get(node)) {
             *lost.entry(&place.pool).or_default() += 1;
         }
-        lost.iter().any(|(pool, count)| self.pools.get(*pool).is_some_and(|pool| *count >= pool.limit))
+        lost.iter().any(|(pool, count)| self.states.get(*pool).is_some_and(|pool| *count >= pool.limit))
     }
 
     /// Which of the candidates may begin beside those that hold a slot already, the failed ones among them.
@@ -126,7 +126,7 @@ impl Pools {
             }
         }
         for (name, waiting) in by_pool {
-            let Some(pool) = self.pools.get(name) else { continue };
+            let Some(pool) = self.states.get(name) else { continue };
             if pool.paused {
                 choice.remarks.push(format!("MachineConfigPool {name:?} is paused"));
                 continue;

@@ -46,6 +46,12 @@ async fn apply_state(api: &ApiServer, name: &str, desired: &Value) -> Result<Out
     api.kubectl_with(&policy.to_string(), ["apply", "-f", "-"]).await
 }
 
+/// The metrics, asked for with these options of curl.
+async fn curl(lab: &Lab, options: &[&str]) -> Result<Output> {
+    let ask = ["curl", "--silent", "--show-error", "--insecure", "https://10.99.0.1:8443/metrics"];
+    lab.network().enter(Invocation::new([&ask[..], options].concat())).run(LIMIT).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_asked() -> Result<()> {
     let program = binaries::knmstate().await?;
@@ -60,10 +66,13 @@ async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_a
     // Nobody is asked yet, and policies are taken all the same.
     apply(&api, "small", 1400).await?.success()?;
     apply(&api, "big", 9000).await?.success()?;
+    let profile = lab.folder().join("profile.json");
+    std::fs::write(&profile, json!({"minTLSVersion": "VersionTLS13"}).to_string())?;
     let setup = RoleSetup::controller(&lab, &api, program)
         .await?
         .arg("--webhook-address=10.99.0.1:9443")
-        .arg("--metrics-address=10.99.0.1:8443");
+        .arg("--metrics-address=10.99.0.1:8443")
+        .arg(&format!("--tls-profile={}", profile.display()));
     let _controller = setup.start("a")?;
     let degraded = wait::until(LIMIT, "the controller to find the conflict", async || {
         let both = [policies.get("big").await?, policies.get("small").await?];
@@ -97,11 +106,22 @@ async fn a_controller_answers_the_api_server_and_says_the_same_when_it_was_not_a
     let refusal = apply_state(&api, "misspelt", &misspelt).await?.success().err().context("it was taken")?;
     ensure!(refusal.to_string().contains("did you mean \"mtu\""), "{refusal}");
 
-    let curl =
-        Invocation::new(["curl", "--silent", "--show-error", "--insecure", "https://10.99.0.1:8443/metrics"]);
-    let metrics = lab.network().enter(curl).run(LIMIT).await?.success()?;
+    let metrics = curl(&lab, &["--tlsv1.3"]).await?.success()?;
     for line in ["kubernetes_nmstate_policies_status{status=\"Degraded\"} 1", "knmstate_leader 1"] {
         ensure!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
     }
+    for which in ["serving", "authority"] {
+        let start = format!("knmstate_certificate_expiry_timestamp_seconds{{certificate=\"{which}\"}} ");
+        ensure!(metrics.lines().any(|found| found.starts_with(&start)), "{start} is not in\n{metrics}");
+    }
+
+    // The profile of the cluster holds, and another one without a restart.
+    ensure!(
+        curl(&lab, &["--tls-max", "1.2"]).await?.success().is_err(),
+        "TLS 1.2 is spoken below the minimum"
+    );
+    std::fs::write(&profile, json!({"minTLSVersion": "VersionTLS12"}).to_string())?;
+    wait::until(LIMIT, "TLS 1.2 to be spoken", async || curl(&lab, &["--tls-max", "1.2"]).await?.success())
+        .await?;
     Ok(())
 }
