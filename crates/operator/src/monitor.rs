@@ -49,7 +49,8 @@ fn service_monitor(wish: &Wish<'_>) -> Object {
             "scheme": "https",
             "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
             "tlsConfig": tls,
-            "relabelings": [{"action": "labeldrop", "regex": "pod|container|endpoint"}],
+            // The pod stays: there are two, and each counts for itself.
+            "relabelings": [{"action": "labeldrop", "regex": "container|endpoint"}],
             "metricRelabelings": [{"action": "labeldrop", "regex": "instance|job"}],
         }],
         "namespaceSelector": {"matchNames": [settings.namespace]},
