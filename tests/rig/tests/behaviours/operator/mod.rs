@@ -3,6 +3,7 @@
 mod gate;
 mod life;
 mod mends;
+mod migration;
 mod openshift;
 mod settings;
 
