@@ -20,6 +20,7 @@ use crate::{Object, operands::Wish};
 const HEALTH_PORT: i32 = 28088;
 /// The same for all handlers of a machine, also for those of kubernetes-nmstate.
 const LOCK_FOLDER: &str = "/var/k8s_nmstate";
+const BUS_FOLDER: &str = "/run/dbus";
 /// Orders, and the way back of a change that is under way.
 const STATE_FOLDER: &str = "/var/lib/knmstate";
 
@@ -32,7 +33,7 @@ const CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_RAW"];
 /// Folders and files of the machine that the handler, or nmstate in it, has to reach; and what they must be.
 // The folder of the bus and not its socket: a bus that is started anew makes another one.
 const HOST_PATHS: [(&str, &str, &str); 6] = [
-    ("dbus", "/run/dbus", "Directory"),
+    ("dbus", BUS_FOLDER, "Directory"),
     ("lock", LOCK_FOLDER, "DirectoryOrCreate"),
     ("state", STATE_FOLDER, "DirectoryOrCreate"),
     ("openvswitch", "/run/openvswitch", "DirectoryOrCreate"),
@@ -123,6 +124,8 @@ fn environment(wish: &Wish<'_>) -> Vec<EnvVar> {
         own("PART_OF", &label(names::relationship::PART_OF)),
         own("VERSION", &label(names::relationship::VERSION)),
         own("MANAGED_BY", &label(names::relationship::MANAGED_BY)),
+        // The image has no /var/run, where the bus is looked for otherwise.
+        variable("DBUS_SYSTEM_BUS_ADDRESS", &format!("unix:path={BUS_FOLDER}/system_bus_socket")),
         variable("NMSTATE_INSTANCE_NODE_LOCK_FILE", &format!("{LOCK_FOLDER}/handler_lock")),
         variable("PROBE_DNS_HOST", &wish.spec.probe_configuration.dns.host),
         variable("NMSTATE_PERSISTENCE", wish.spec.persistence.as_str()),
