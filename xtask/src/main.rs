@@ -64,15 +64,13 @@ fn main() -> ExitCode {
 
 fn image(args: ImageArgs) -> Result<()> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    let version = args.version.as_deref();
     let binary = match args.binary {
         Some(binary) => binary,
-        None => {
-            let version = args.version.as_deref();
-            knmstate_image::build_static(workspace, &args.profile, args.target.as_deref(), version)?
-        }
+        None => knmstate_image::build_static(workspace, &args.profile, args.target.as_deref(), version)?,
     };
     let output = args.output.unwrap_or_else(|| workspace.join("target/image/knmstate.tar"));
-    let mut image = knmstate_image::pack(&binary, &args.tag, args.version.as_deref())?;
+    let mut image = knmstate_image::pack(&binary, &args.tag, version)?;
     if !args.uncompressed {
         image = image.compressed();
     }

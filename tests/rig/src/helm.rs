@@ -16,7 +16,7 @@ pub fn chart() -> String {
 impl Lab {
     /// Helm without a cluster.
     pub async fn helm<S: Into<String>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
-        Ok(helm(self.folder()).await?.args(args).run(LIMIT).await?)
+        helm(self.folder()).await?.args(args).run(LIMIT).await
     }
 }
 

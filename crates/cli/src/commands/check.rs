@@ -1,16 +1,12 @@
 //! `knmstate check`: whether an installation works.
 
-use std::{
-    collections::BTreeSet,
-    io::Write,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io::Write, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use knmstate_api::{NMState, NodeNetworkState};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use tokio::time::{Instant, sleep};
 
 use super::{on_runtime, operator::Place};
 
@@ -79,7 +75,7 @@ async fn check(args: Args) -> Result<Vec<Finding>> {
         if over || findings.iter().all(|finding| finding.good) {
             return Ok(findings);
         }
-        tokio::time::sleep(PAUSE).await;
+        sleep(PAUSE).await;
     }
 }
 

@@ -68,13 +68,13 @@ pub fn of_operator(config: &Config) -> Holdings {
         surroundings(),
         run_as_chosen_user(),
     ];
-    everywhere.iter().for_each(|rule| holdings.everywhere.add(rule));
+    holdings.everywhere.add_all(&everywhere);
     let of_api_server = holdings.in_namespace(OF_API_SERVER);
     of_api_server.add(&allow("discovery.k8s.io", &["endpointslices"], &READ));
     of_api_server.add(&allow_named(RBAC, &["roles", "rolebindings"], obsolete(config), &["delete"]));
     let of_operands = holdings.in_namespace(&config.namespace);
     of_operands.add(&allow(CORE, &["pods"], &READ));
-    leftovers(config).iter().for_each(|rule| of_operands.add(rule));
+    of_operands.add_all(&leftovers(config));
     holdings.at_home.add(&allow(COORDINATION, &["leases"], &["create"]));
     holdings.at_home.add(&allow_named(
         COORDINATION,
@@ -103,14 +103,14 @@ pub fn of_remover(config: &Config) -> Holdings {
         match object.namespace() {
             None if *kind != DEFINITION => holdings.everywhere.add(&by_name),
             Some(namespace) if namespace != config.namespace => {
-                holdings.in_namespace(namespace).add(&by_name)
+                holdings.in_namespace(namespace).add(&by_name);
             }
             _ => {}
         }
     }
     let of_operands = holdings.in_namespace(&config.namespace);
     of_operands.add(&allow(CORE, &["pods"], &READ));
-    leftovers(config).iter().for_each(|rule| of_operands.add(rule));
+    of_operands.add_all(&leftovers(config));
     let operator = vec![settings(config).operator()];
     holdings.at_home.add(&allow_named("apps", &["deployments"], operator, &["get", "delete"]));
     holdings
@@ -121,7 +121,7 @@ pub fn of_checker(config: &Config) -> Holdings {
     let mut holdings = Holdings::default();
     let everywhere =
         [allow(NMSTATE, &["nmstates", "nodenetworkstates"], &["get", "list"]), run_as_chosen_user()];
-    everywhere.iter().for_each(|rule| holdings.everywhere.add(rule));
+    holdings.everywhere.add_all(&everywhere);
     let of_operands = holdings.in_namespace(&config.namespace);
     of_operands.add(&allow("apps", &["daemonsets"], &["get"]));
     of_operands.add(&allow(CORE, &["pods"], &["list"]));
@@ -166,7 +166,7 @@ fn grants(holdings: &mut Holdings, object: &Object) {
         }
         _ => return,
     };
-    rules.iter().flatten().for_each(|rule| rights.add(rule));
+    rights.add_all(rules.as_deref().unwrap_or_default());
 }
 
 /// What controllers make for themselves, to be removed after them.

@@ -33,10 +33,15 @@ impl Rights {
     /// ever said to be covered that is not.
     pub fn of<'a>(rules: impl IntoIterator<Item = &'a PolicyRule>) -> Self {
         let mut rights = Self::default();
-        for rule in rules {
-            rights.add(rule);
-        }
+        rights.add_all(rules);
         rights
+    }
+
+    /// Adds those that rules give.
+    pub fn add_all<'a>(&mut self, rules: impl IntoIterator<Item = &'a PolicyRule>) {
+        for rule in rules {
+            self.add(rule);
+        }
     }
 
     /// Adds those that a rule gives.

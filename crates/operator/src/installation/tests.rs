@@ -30,7 +30,7 @@ fn held(installed: &[Object], namespace: Option<&str>) -> Rights {
             Object::Role(role) if object.namespace() == namespace => &role.rules,
             _ => continue,
         };
-        rules.iter().flatten().for_each(|rule| rights.add(rule));
+        rights.add_all(rules.iter().flatten());
     }
     rights
 }
