@@ -130,7 +130,8 @@ pub fn of_checker(config: &Config) -> Holdings {
 
 /// To make objects of its kinds, to keep them as they should be, and to remove them.
 fn makes(holdings: &mut Holdings, config: &Config, operands: &[Object]) {
-    let write = ["create", "patch", "delete"];
+    // To update is to replace: what others have added to a guard or a right has to go.
+    let write = ["create", "patch", "update", "delete"];
     for kind in KINDS {
         // What it makes is watched by label, wherever it is.
         holdings.everywhere.add(&allow(kind.group(), &[kind.plural], &READ));
@@ -147,7 +148,7 @@ fn makes(holdings: &mut Holdings, config: &Config, operands: &[Object]) {
         // Whoever decides about rights is not told the name of what is yet to be made.
         rights.add(&allow(kind.group(), &[kind.plural], &["create"]));
         // Definitions stay, and with them everything that users have written.
-        let verbs = if *kind == DEFINITION { &["patch"][..] } else { &["patch", "delete"] };
+        let verbs = if *kind == DEFINITION { &["patch"][..] } else { &["patch", "update", "delete"] };
         rights.add(&allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], verbs));
     }
 }

@@ -14,12 +14,13 @@ use knmstate_client::{
 use knmstate_core::tls_profile;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, Patch, PostParams, Preconditions},
+    api::{DeleteParams, DynamicObject, Patch, PostParams, Preconditions},
 };
 use serde_json::Value;
 
 use super::{
     addresses::Key,
+    exact::{has_additions, must_be_exact},
     obsolete::remove_obsolete,
     removal::{remove, remove_operands},
     surroundings::Surroundings,
@@ -183,16 +184,40 @@ impl Converger {
         {
             return Ok(());
         }
-        let parameters = as_manager(OPERATOR_FIELD_MANAGER);
-        let answer = within_limit(key.api(&self.client).patch(&key.name, &parameters, &Patch::Apply(&value)))
-            .await
-            .map_err(|error| Failure::Apply { what: key.words(), error })?;
+        let answer =
+            self.write(&key, &value).await.map_err(|error| Failure::Apply { what: key.words(), error })?;
         let fingerprint = Found::new(&key.kind, &answer).fingerprint;
         let applied = Applied { wish, fingerprint };
         if self.applied.insert(key.clone(), applied) != Some(applied) {
             tracing::debug!("applied {}", key.words());
         }
         Ok(())
+    }
+
+    /// Applies one object; where it must be exactly so, also against what others have added to it.
+    async fn write(&self, key: &Key, value: &Value) -> Result<DynamicObject, CallError> {
+        let api = key.api(&self.client);
+        let parameters = as_manager(OPERATOR_FIELD_MANAGER);
+        let apply = async || within_limit(api.patch(&key.name, &parameters, &Patch::Apply(value))).await;
+        let answer = apply().await;
+        let version = match &answer {
+            _ if !must_be_exact(&key.kind) => return answer,
+            Ok(object) if !has_additions(object.managed_fields(), OPERATOR_FIELD_MANAGER) => return answer,
+            Ok(object) => object.resource_version(),
+            // Joined with what others have added, what we say can be nonsense.
+            Err(error) if error.code() == Some(422) => within_limit(api.get_metadata_opt(&key.name))
+                .await?
+                .and_then(|there| there.resource_version()),
+            Err(_) => return answer,
+        };
+        let mut whole = value.clone();
+        whole["metadata"]["resourceVersion"] = version.into();
+        let replacement = serde_json::from_value(whole).map_err(kube::Error::SerdeError)?;
+        let manager = Some(OPERATOR_FIELD_MANAGER.to_owned());
+        let parameters = PostParams { field_manager: manager, ..PostParams::default() };
+        within_limit(api.replace(&key.name, &parameters, &replacement)).await?;
+        tracing::warn!("somebody has added to {}: it is as it should be again", key.words());
+        apply().await
     }
 
     /// Removes what an earlier NMState, or an earlier version of this program, asked for and this one does not.

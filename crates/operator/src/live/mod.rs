@@ -11,6 +11,7 @@
 
 mod addresses;
 mod converge;
+mod exact;
 mod obsolete;
 pub mod operator;
 pub mod removal;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use knmstate_operator::catalogue::KINDS;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -16,6 +16,16 @@ metadata: {name: kept}
 spec: {desiredState: {interfaces: []}}
 ";
 
+/// Where the API server listens, as it says itself in most clusters.
+const API_SERVER: &str = r#"
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: kubernetes, namespace: default, labels: {kubernetes.io/service-name: kubernetes}}
+addressType: IPv4
+endpoints: [{addresses: [10.99.0.1]}]
+ports: [{name: https, port: 16443, protocol: TCP}]
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_nmstate_brings_everything_and_takes_it_away_again() -> Result<()> {
     let cluster = Installation::new().await?;
@@ -24,6 +34,7 @@ async fn an_nmstate_brings_everything_and_takes_it_away_again() -> Result<()> {
         cluster.api.add_ready_node(node).await?;
         cluster.api.kubectl(["label", "node", node, "kubernetes.io/os=linux"]).await?.success()?;
     }
+    cluster.api.kubectl_with(API_SERVER, ["apply", "-f", "-"]).await?.success()?;
     let _operator = cluster.start()?;
     cluster.switch_on(json!({})).await?;
     let made = cluster.until_made().await?;
@@ -44,8 +55,9 @@ async fn an_nmstate_brings_everything_and_takes_it_away_again() -> Result<()> {
     let deployment = cluster.get("deployment", "nmstate-webhook").await?;
     assert_eq!(deployment["spec"]["replicas"], 2, "two nodes can take one each");
     let policy = cluster.get("networkpolicy", "allow-webhook-egress-api").await?;
-    let ports = policy["spec"]["egress"][0]["ports"].to_string();
-    ensure!(ports.contains("443"), "{ports}");
+    let ports = policy["spec"]["egress"][0]["ports"].as_array().context("ports")?;
+    let ports: Vec<_> = ports.iter().map(|port| &port["port"]).collect();
+    assert_eq!(ports, [443, 16443], "the Service's port and the API server's own");
 
     cluster
         .until("the status to say what is missing", async || {

@@ -47,6 +47,12 @@ async fn what_is_deleted_or_edited_comes_back() -> Result<()> {
             "nmstate-node-guard-enactments-binding",
             r#"{"spec":{"validationActions":["Warn"]}}"#,
         ),
+        // Not a change of what was said but an addition to it: a guard that looks away.
+        (
+            "validatingadmissionpolicybinding",
+            "nmstate-node-guard-states-binding",
+            r#"{"spec":{"matchResources":{"namespaceSelector":{"matchLabels":{"nobody":"here"}}}}}"#,
+        ),
         ("networkpolicy", "default-deny-labelled-operand", r#"{"spec":{"policyTypes":["Ingress"]}}"#),
         (
             "serviceaccount",
