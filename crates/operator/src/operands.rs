@@ -76,3 +76,64 @@ fn complete(object: &mut Object, wish: &Wish<'_>) {
 
 /// On a namespace that the operator has made, and so may remove.
 pub const MADE_HERE: &str = "nmstate.io/made-by-operator";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{catalogue::kind_of, facts::NodeFacts, installation};
+
+    fn on_nodes(count: usize) -> Facts {
+        let linux = NodeFacts {
+            labels: [("kubernetes.io/os".to_owned(), "linux".to_owned())].into(),
+            taints: Vec::new(),
+        };
+        Facts {
+            nodes: (0..count).map(|number| (format!("node{number}"), linux.clone())).collect(),
+            ..Facts::default()
+        }
+    }
+
+    fn find(facts: &Facts, kind: &str, name: &str) -> Value {
+        let groups = operands(&installation::usual("image"), &NMStateSpec::default(), facts);
+        let mut objects = groups.into_iter().flat_map(|group| group.objects);
+        let found = objects.find(|object| object.kind() == kind && object.name() == name);
+        serde_json::to_value(found).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_of_one_node_gets_one_of_everything() {
+        for (count, replicas, spread, spared) in
+            [(0, 1, false, 0), (1, 1, false, 0), (2, 2, true, 1), (9, 2, true, 1)]
+        {
+            let facts = on_nodes(count);
+            let controller = find(&facts, "Deployment", "nmstate-webhook");
+            assert_eq!(controller["spec"]["replicas"], json!(replicas), "{count} nodes");
+            let constraints = &controller["spec"]["template"]["spec"]["topologySpreadConstraints"];
+            assert_eq!(constraints.is_array(), spread, "{count} nodes");
+            let budget = find(&facts, "PodDisruptionBudget", "nmstate-webhook");
+            assert_eq!(budget["spec"]["minAvailable"], json!(spared), "{count} nodes");
+        }
+    }
+
+    #[test]
+    fn every_object_is_of_a_known_kind_is_there_once_and_can_be_found_again() {
+        let config = crate::Config { prefix: Some("x".to_owned()), ..installation::usual("image") };
+        let all = installation::all_operands(&config);
+        let mut seen = BTreeSet::new();
+        for object in &all {
+            assert!(kind_of(object.api_version(), object.kind()).is_some(), "{}", object.kind());
+            let written = serde_json::to_value(object).unwrap();
+            let label = &written["metadata"]["labels"]["app.kubernetes.io/managed-by"];
+            assert_eq!(label, "x-nmstate-operator", "{written}");
+            seen.insert((object.kind(), object.namespace().map(str::to_owned), object.name().to_owned()));
+            if !["CustomResourceDefinition", "Namespace"].contains(&object.kind()) {
+                assert!(object.name().starts_with("x-"), "{} {}", object.kind(), object.name());
+            }
+        }
+        assert!(seen.len() > 40, "{}", seen.len());
+    }
+}
