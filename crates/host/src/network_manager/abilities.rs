@@ -1,5 +1,8 @@
-//! What this kernel can do. It is asked in a network of its own, which nobody else sees and which is gone afterwards.
+//! What this kernel can do. It is asked in a network of its own, which nobody else sees and which is gone afterwards; and
+//! where that is not allowed, as in a container with few rights, it is read from the names of the kernel's functions.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::thread;
 use std::time::Duration;
 
@@ -26,10 +29,30 @@ pub(super) async fn ask() -> Result<Abilities, NotTried> {
     thread::Builder::new()
         .name("network-abilities".to_owned())
         .spawn(move || {
-            let _ = reply.send(try_in_own_network());
+            let tried = try_in_own_network();
+            let _ = reply
+                .send(tried.or_else(|_| File::open(SYMBOLS).map_err(|_| NotTried).and_then(read_symbols)));
         })
         .map_err(|_| NotTried)?;
     timeout(LIMIT, answer).await.map_err(|_| NotTried)?.map_err(|_| NotTried)?
+}
+
+/// Every function of the kernel and of its loaded modules, one in a line: address, type, name, module.
+const SYMBOLS: &str = "/proc/kallsyms";
+/// One that a kernel with bridges has, and one that it has if its bridges sort VLANs.
+const OF_BRIDGES: &str = "br_add_if";
+const OF_SORTING: &str = "br_vlan_filter_toggle";
+
+/// Nothing is known as long as the module for bridges is not loaded.
+fn read_symbols(symbols: impl io::Read) -> Result<Abilities, NotTried> {
+    let (mut has_bridges, mut bridge_vlan_filtering) = (false, false);
+    for line in BufReader::new(symbols).lines() {
+        let line = line.map_err(|_| NotTried)?;
+        let name = line.split_whitespace().nth(2);
+        has_bridges |= name == Some(OF_BRIDGES);
+        bridge_vlan_filtering |= name == Some(OF_SORTING);
+    }
+    if has_bridges { Ok(Abilities { bridge_vlan_filtering }) } else { Err(NotTried) }
 }
 
 fn try_in_own_network() -> Result<Abilities, NotTried> {
@@ -74,6 +97,25 @@ async fn sorts_vlans(kernel: &Handle, name: &str) -> Result<bool, NotTried> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_not_be_tried_is_read() {
+        let plain = "ffffffff82154fb0 T br_add_if\nffffffff81245323 t br_add_if.cold\n";
+        let sorting =
+            "0000000000000000 T br_add_if\t[bridge]\n0000000000000000 T br_vlan_filter_toggle\t[bridge]\n";
+        for (symbols, expected) in [(plain, Ok(false)), (sorting, Ok(true)), ("", Err(NotTried))] {
+            let read = read_symbols(symbols.as_bytes()).map(|abilities| abilities.bridge_vlan_filtering);
+            assert_eq!(read, expected, "{symbols}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_is_tried() {
+        // A test without the rights has nothing to compare with.
+        if let Ok(tried) = try_in_own_network() {
+            assert_eq!(File::open(SYMBOLS).map_err(|_| NotTried).and_then(read_symbols), Ok(tried));
+        }
+    }
 
     #[tokio::test]
     async fn asking_leaves_no_bridge_behind() {
