@@ -22,11 +22,17 @@ use super::{
     addresses::Key,
     exact::{has_additions, must_be_exact},
     obsolete::remove_obsolete,
-    removal::{remove, remove_operands},
+    removal::{RemovalError, remove, remove_operands},
     surroundings::Surroundings,
     view::{Found, Seen},
 };
-use crate::{Config, Object, catalogue::DEFINITION, facts::Facts, operands::operands, status::Verdict};
+use crate::{
+    Config, Object,
+    catalogue::{DEFINITION, NAMESPACE},
+    facts::Facts,
+    operands::operands,
+    status::Verdict,
+};
 
 /// The name of an NMState that nobody has asked for by name.
 const USUAL_NAME: &str = "nmstate";
@@ -58,6 +64,8 @@ pub enum Failure {
     Apply { what: String, error: CallError },
     #[error("{doing}: {error}")]
     Call { doing: &'static str, error: CallError },
+    #[error("cannot remove what was made: {0}")]
+    Removal(#[from] RemovalError),
     #[error("TLS cannot be spoken as APIServer/cluster asks for: {0}")]
     Tls(String),
 }
@@ -107,9 +115,7 @@ impl Converger {
             };
         }
         if !self.clean {
-            let removed = remove_operands(&self.client, &self.config)
-                .await
-                .map_err(|error| Failure::Call { doing: "cannot remove what was made", error })?;
+            let removed = remove_operands(&self.client, &self.config).await?;
             if removed > 0 {
                 tracing::info!("there is no NMState: everything that was made is gone ({removed} objects)");
             }
@@ -223,7 +229,9 @@ impl Converger {
     /// Removes what an earlier NMState, or an earlier version of this program, asked for and this one does not.
     async fn remove_others(&mut self, wanted: &BTreeSet<Key>, seen: &Seen) -> Result<(), Failure> {
         let found = seen.objects.values().rev().flat_map(BTreeMap::keys);
-        for key in found.filter(|key| key.kind != DEFINITION && !wanted.contains(key)) {
+        // A namespace may hold what others have put there.
+        let stays = |key: &Key| key.kind == DEFINITION || key.kind == NAMESPACE || wanted.contains(key);
+        for key in found.filter(|key| !stays(key)) {
             let removed = remove(&self.client, key, None).await.map_err(|error| Failure::Call {
                 doing: "cannot remove what is no longer asked for",
                 error,

@@ -8,7 +8,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, Preconditions, PropagationPolicy},
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     addresses::{Key, all},
@@ -24,6 +24,17 @@ use crate::{
 
 /// How often it is looked whether something is gone.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long something may take to go: handlers end what they are at, and a namespace empties itself.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Why not everything is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum RemovalError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("{0} is still there after {limit} s; look at its finalizers and events", limit = PATIENCE.as_secs())]
+    StillThere(String),
+}
 
 /// Removes everything. What is asked for first is gone before the next is touched:
 ///
@@ -31,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// 2. controllers and handlers, which end what they are at or take it back;
 /// 3. what they have made for themselves, and what they stood on; the guards go after the rights that they narrow;
 /// 4. the namespace, if the operator has made it.
-pub async fn remove_operands(client: &Client, config: &Config) -> Result<usize, CallError> {
+pub async fn remove_operands(client: &Client, config: &Config) -> Result<usize, RemovalError> {
     let surroundings = surroundings::look(client, config).await?;
     let facts = Facts { kinds: surroundings.kinds, ..Facts::default() };
     let settings = config.settings(false);
@@ -81,7 +92,7 @@ pub async fn remove_nmstates(client: &Client) -> Result<usize, CallError> {
 }
 
 /// Ends the operator itself, so that it does not make anew what is being removed.
-pub async fn remove_operator(client: &Client, config: &Config) -> Result<(), CallError> {
+pub async fn remove_operator(client: &Client, config: &Config) -> Result<(), RemovalError> {
     let name = config.settings(false).operator();
     let key = Key { kind: DEPLOYMENT, namespace: Some(config.operator_namespace.clone()), name };
     if remove(client, &key, None).await? {
@@ -130,12 +141,15 @@ pub async fn remove(client: &Client, key: &Key, uid: Option<String>) -> Result<b
     }
 }
 
-async fn until_gone(client: &Client, key: &Key) -> Result<(), CallError> {
+async fn until_gone(client: &Client, key: &Key) -> Result<(), RemovalError> {
     let api: Api<DynamicObject> = key.api(client);
-    while within_limit(api.get_metadata_opt(&key.name)).await?.is_some() {
-        sleep(PAUSE).await;
-    }
-    Ok(())
+    let gone = async {
+        while within_limit(api.get_metadata_opt(&key.name)).await?.is_some() {
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    };
+    timeout(PATIENCE, gone).await.unwrap_or_else(|_| Err(RemovalError::StillThere(key.words())))
 }
 
 #[cfg(test)]
