@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use knmstate_operator::live::removal::{remove_nmstates, remove_operands, remove_operator};
+use knmstate_operator::live::removal::remove_all;
 use tokio::time::timeout;
 
 use super::{on_runtime, operator::Place};

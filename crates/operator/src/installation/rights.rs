@@ -61,7 +61,7 @@ pub fn of_operator(config: &Config) -> Holdings {
     }
     let settings = settings(config);
     let everywhere = [
-        allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "create", "delete"]),
+        allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "create", "patch", "delete"]),
         allow(NMSTATE, &["nmstates/status"], &["patch"]),
         // How many replicas there is room for.
         allow(CORE, &["nodes"], &READ),
@@ -89,7 +89,7 @@ pub fn of_operator(config: &Config) -> Holdings {
 /// again.
 pub fn of_remover(config: &Config) -> Holdings {
     let mut holdings = Holdings::default();
-    holdings.everywhere.add(&allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "delete"]));
+    holdings.everywhere.add(&allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "patch", "delete"]));
     holdings.everywhere.add(&surroundings());
     holdings.everywhere.add(&run_as_chosen_user());
     for kind in KINDS.iter().filter(|kind| **kind != DEFINITION) {

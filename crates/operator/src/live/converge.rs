@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::{
     addresses::Key,
     exact::{has_additions, must_be_exact},
+    finalizer::{hold_back, let_go},
     obsolete::remove_obsolete,
     removal::{RemovalError, remove, remove_operands},
     surroundings::Surroundings,
@@ -88,9 +89,12 @@ impl Converger {
     pub async fn pass(&mut self, seen: &Seen, surroundings: &Surroundings) -> Result<(), Failure> {
         let Some(nmstates) = &seen.nmstates else { return Ok(()) };
         let Some(nmstate) = oldest(nmstates.values()) else {
-            return self.without_nmstate(surroundings).await;
+            return self.without_nmstate(nmstates, surroundings).await;
         };
         self.clean = false;
+        hold_back(&self.client, nmstate)
+            .await
+            .map_err(|error| Failure::Call { doing: "cannot hold the NMState back", error })?;
         self.remove_younger(nmstates, nmstate).await?;
         let made = self.make(nmstate, seen, surroundings).await;
         let verdict = match &made {
@@ -101,8 +105,13 @@ impl Converger {
         made.and(said)
     }
 
-    async fn without_nmstate(&mut self, surroundings: &Surroundings) -> Result<(), Failure> {
-        if self.config.gate.opens(surroundings.platform.as_deref()) {
+    /// With none, or none but those that are to go and wait for us.
+    async fn without_nmstate(
+        &mut self,
+        going: &BTreeMap<String, NMState>,
+        surroundings: &Surroundings,
+    ) -> Result<(), Failure> {
+        if going.is_empty() && self.config.gate.opens(surroundings.platform.as_deref()) {
             let platform = surroundings.platform.as_deref().unwrap_or("unknown");
             tracing::info!(platform, "making NMState {USUAL_NAME}");
             let nmstates: Api<NMState> = Api::all(self.client.clone());
@@ -122,6 +131,10 @@ impl Converger {
             self.applied.retain(|key, _| key.kind == DEFINITION);
             self.clean = true;
         }
+        for nmstate in going.values() {
+            let doing = "cannot let the NMState go";
+            let_go(&self.client, nmstate).await.map_err(|error| Failure::Call { doing, error })?;
+        }
         Ok(())
     }
 
@@ -136,6 +149,9 @@ impl Converger {
             tracing::warn!("removing NMState {name}: there is one per cluster, and {kept} is older");
             let same = Preconditions { uid: younger.uid(), resource_version: None };
             let parameters = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
+            let_go(&self.client, younger)
+                .await
+                .map_err(|error| Failure::Call { doing: "cannot let a second NMState go", error })?;
             match within_limit(api.delete(&name, &parameters)).await {
                 Err(error) if !matches!(error.code(), Some(404 | 409)) => {
                     return Err(Failure::Call { doing: "cannot remove a second NMState", error });

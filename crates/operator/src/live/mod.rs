@@ -12,6 +12,7 @@
 mod addresses;
 mod converge;
 mod exact;
+mod finalizer;
 mod obsolete;
 pub mod operator;
 pub mod removal;

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     addresses::{Key, all},
+    finalizer::let_go,
     surroundings,
     view::key,
 };
@@ -73,26 +74,35 @@ pub async fn remove_operands(client: &Client, config: &Config) -> Result<usize, 
     Ok(removed)
 }
 
-/// Removes all NMStates.
-pub async fn remove_nmstates(client: &Client) -> Result<usize, CallError> {
+/// Removes everything, NMStates included. They are gone when everything else is.
+pub async fn remove_all(client: &Client, config: &Config) -> Result<usize, RemovalError> {
+    remove_operator(client, config).await?;
     let nmstates: Api<NMState> = Api::all(client.clone());
-    let all = match within_limit(nmstates.list(&ListParams::default())).await {
-        Ok(all) => all.items,
-        // Without the definition there are none.
-        Err(error) if error.code() == Some(404) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    for nmstate in &all {
+    for nmstate in list_nmstates(&nmstates).await? {
         match within_limit(nmstates.delete(&nmstate.name_any(), &DeleteParams::default())).await {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => tracing::info!("removed NMState {}", nmstate.name_any()),
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
         }
     }
-    Ok(all.len())
+    let removed = remove_operands(client, config).await?;
+    for nmstate in list_nmstates(&nmstates).await? {
+        let_go(client, &nmstate).await?;
+        tracing::info!("removed NMState {}", nmstate.name_any());
+    }
+    Ok(removed)
+}
+
+async fn list_nmstates(nmstates: &Api<NMState>) -> Result<Vec<NMState>, CallError> {
+    match within_limit(nmstates.list(&ListParams::default())).await {
+        Ok(all) => Ok(all.items),
+        // Without the definition there are none.
+        Err(error) if error.code() == Some(404) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Ends the operator itself, so that it does not make anew what is being removed.
-pub async fn remove_operator(client: &Client, config: &Config) -> Result<(), RemovalError> {
+async fn remove_operator(client: &Client, config: &Config) -> Result<(), RemovalError> {
     let name = config.settings(false).operator();
     let key = Key { kind: DEPLOYMENT, namespace: Some(config.operator_namespace.clone()), name };
     if remove(client, &key, None).await? {

@@ -38,9 +38,8 @@ pub async fn look(client: &Client, config: &Config) -> Result<Surroundings, Call
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let cluster_reader = within_limit(roles.get_opt("cluster-reader")).await?.is_some();
     let configured = kinds_of(client, OPENSHIFT_CONFIG).await?;
-    let of = async |kind: &str, plural: &str| match configured.contains(kind) {
-        true => configuration(client, kind, plural).await,
-        false => Ok(None),
+    let of = async |kind: &str, plural: &str| {
+        if configured.contains(kind) { configuration(client, kind, plural).await } else { Ok(None) }
     };
     let infrastructure = of("Infrastructure", "infrastructures").await?;
     let api_server = of("APIServer", "apiservers").await?;

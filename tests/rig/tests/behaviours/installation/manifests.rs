@@ -35,15 +35,6 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
 
     let before = site.networks().await?;
     site.api.kubectl(["delete", "nmstate", "nmstate"]).await?.success()?;
-    site.until("the pods to be gone", async || {
-        let pods = site
-            .api
-            .kubectl(["get", "pods", "-n", NAMESPACE, "-l", "app=kubernetes-nmstate", "-o", "name"])
-            .await?;
-        ensure!(pods.stdout().is_empty(), "{}", pods.stdout());
-        Ok(())
-    })
-    .await?;
     // All but the definitions, which would take users' policies along.
     let ours: Vec<_> = objects.iter().filter(|object| object.kind() != "CustomResourceDefinition").collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": ours}).to_string();

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use knmstate_operator::catalogue::KINDS;
-use rig::{ApiServer, KubeNode, Lab, machine::rig_file, wait};
+use rig::{ApiServer, KubeNode, Lab, kube_node::KubeNodeBuilder, machine::rig_file, wait};
 use serde_json::{Value, json};
 
 pub const LIMIT: Duration = Duration::from_mins(4);
@@ -23,8 +23,7 @@ impl Site {
         let lab = Lab::new().await?;
         lab.dns().on().await?;
         let api = lab.api_server().with_controllers().start().await?;
-        let start =
-            |name| images.iter().fold(lab.kube_node(name, &api), |node, image| node.image(image)).start();
+        let start = |name| images.iter().fold(lab.kube_node(name, &api), KubeNodeBuilder::image).start();
         let nodes = try_join_all(["node1", "node2"].map(start)).await?;
         Ok(Self { nodes, api, _lab: lab })
     }

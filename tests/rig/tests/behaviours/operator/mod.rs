@@ -20,7 +20,7 @@ use rig::{
 };
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "nmstate";
 /// Where the operator lives in these tests, so that the other namespace is its own to make and to remove.
 const HOME: &str = "knmstate-operator";
