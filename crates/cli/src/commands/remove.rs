@@ -34,10 +34,7 @@ async fn remove(args: Args) -> Result<()> {
     let config = args.place.config();
     let client = args.place.client().await?;
     let work = async {
-        remove_operator(&client, &config).await.context("cannot remove the operator")?;
-        remove_nmstates(&client).await.context("cannot remove NMStates")?;
-        let count =
-            remove_operands(&client, &config).await.context("cannot remove what the operator made")?;
+        let count = remove_all(&client, &config).await.context("cannot remove everything")?;
         tracing::info!(
             "removed {count} objects; policies, node states and their definitions are still there"
         );
