@@ -276,6 +276,10 @@ impl State {
                 self.publish();
                 Ok(())
             }
+            // What is made cannot be missing: it is its namespace that is.
+            Err(error) if error.code() == Some(404) && !matches!(self.known, Known::Lease { .. }) => {
+                Err(error)
+            }
             // Somebody else was quicker, or it is gone: look at it as it is now.
             Err(error) if matches!(error.code(), Some(409 | 404)) => {
                 let found = limited(self.api.get_opt(&self.options.name)).await?;
