@@ -106,7 +106,6 @@ fn description() -> Result<Value> {
             "labels": {
                 "operatorframework.io/arch.amd64": "supported",
                 "operatorframework.io/arch.arm64": "supported",
-                "operatorframework.io/arch.s390x": "supported",
                 "operatorframework.io/os.linux": "supported",
             },
         },
