@@ -13,8 +13,10 @@ use super::{on_runtime, operator::Place};
 /// How often it is looked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tell whether an installation works: the NMState is Available, every handler that should run does, and every node with
-/// a handler reports its network. Exit code 1 if not.
+/// Tell whether an installation works.
+///
+/// It does when the NMState is Available, every handler that should run does, and every node with a handler reports its
+/// network. Exit code 1 if not.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(flatten)]

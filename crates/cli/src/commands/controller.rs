@@ -13,8 +13,9 @@ use knmstate_operator::Settings;
 use super::{given, now, on_runtime};
 use crate::{VERSION, address::Address, cluster, logging, shutdown};
 
-/// Decide for the whole cluster which node carries out which policy, and when; and answer the API server's questions
-/// about policies. Several may run: all of them answer, one leads.
+/// Decide for the whole cluster which node carries out which policy, and when.
+///
+/// It also answers the API server's questions about policies. Several may run: all of them answer, one leads.
 #[derive(clap::Args, Clone, Debug)]
 #[command(args_override_self = true)]
 pub struct Args {

@@ -6,9 +6,11 @@ use anyhow::Context;
 use knmstate_agent::yaml;
 use knmstate_operator::{Config, Group, Settings, groups, installation};
 
-/// Print what a cluster needs, as YAML for `kubectl apply -f -`: with --operator the definitions of the kinds and the
-/// operator, which makes everything else; without it, for those who start the processes themselves, accounts and their
-/// rights, the node guard, the rules of admission and the webhook configurations.
+/// Print what a cluster needs, as YAML for `kubectl apply -f -`.
+///
+/// With --operator the definitions of the kinds and the operator, which makes everything else. Without it, for those who
+/// start the processes themselves, accounts and their rights, the node guard, the rules of admission and the webhook
+/// configurations.
 #[derive(clap::Args)]
 pub struct Args {
     /// The operator, of this image.

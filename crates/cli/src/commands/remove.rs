@@ -9,8 +9,10 @@ use tokio::time::timeout;
 use super::{on_runtime, operator::Place};
 use crate::logging;
 
-/// Remove knmstate from a cluster: the operator, every NMState, and everything that the operator has made, in this
-/// order. The networks of the nodes stay as they are, and so do policies and the definitions of the kinds.
+/// Remove knmstate from a cluster.
+///
+/// The operator goes first, then everything that it has made, then every NMState. The networks of the nodes stay as they
+/// are, and so do policies and the definitions of the kinds.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -21,7 +23,7 @@ pub struct Args {
     timeout: u64,
 
     /// How the log looks.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: logging::Format,
 }
 
