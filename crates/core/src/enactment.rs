@@ -44,7 +44,9 @@ pub fn set(conditions: &mut ConditionList, stage: &Stage, node: &str, policy: &s
 }
 
 /// What is in the message of every failure whose change was rolled back.
-pub const ROLLED_BACK: &str = "rolled back";
+const ROLLED_BACK: &str = "rolled back";
+/// What such a message ends with when it is known to have worked.
+pub const BACK_AS_BEFORE: &str = "; rolled back: the network is as it was before";
 
 /// Whether the last attempt failed, and its change was rolled back.
 pub fn is_rolled_back(conditions: &ConditionList) -> bool {

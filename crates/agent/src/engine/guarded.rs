@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use knmstate_api::enactment::{ProbeResult, Timings};
-use knmstate_core::{probes::Probe, progress::Setback};
+use knmstate_core::{enactment::BACK_AS_BEFORE, probes::Probe, progress::Setback};
 use knmstate_host::{Checkpoint, Host, HostError, NetworkState, OpenCheckpoint};
 use tokio::{sync::watch, time::Instant};
 
@@ -125,7 +125,7 @@ impl<H: Host> Guarded<'_, H> {
         match self.host.roll_back(checkpoint).await {
             // Gone means that the machine was faster.
             Ok(()) | Err(HostError::CheckpointGone { .. }) => {
-                failure.why.push_str("; rolled back: the network is as it was before");
+                failure.why.push_str(BACK_AS_BEFORE);
             }
             Err(error) => {
                 failure.is_open = true;

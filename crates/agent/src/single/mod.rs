@@ -15,7 +15,7 @@ use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec,
     enactment::{ProbeResult, Timings},
 };
-use knmstate_core::probes::ApiAccess;
+use knmstate_core::{enactment::BACK_AS_BEFORE, probes::ApiAccess};
 use knmstate_host::{Checkpoint, Guard, Host, HostError, NetworkState, Topic};
 use tokio::{
     sync::watch,
@@ -147,7 +147,7 @@ impl<H: Host> Single<'_, H> {
         }
         let as_before = self.rolled_back_in_time().await;
         why.push_str(if as_before {
-            "; rolled back: the network is as it was before"
+            BACK_AS_BEFORE
         } else {
             "; it is not known to be as before: that is seen to by the next command or the handler"
         });

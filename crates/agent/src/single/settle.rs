@@ -1,5 +1,6 @@
 //! The end of a change that was left open: by whoever knows of it, in whichever process.
 
+use knmstate_core::enactment::BACK_AS_BEFORE;
 use knmstate_host::{Checkpoint, Guard, Host, HostError, OpenCheckpoint};
 
 /// How settling a change ended.
@@ -111,9 +112,7 @@ fn gone(checkpoint: &Checkpoint) -> String {
 
 async fn put_back<H: Host>(host: &H, checkpoint: Checkpoint, why: &str) -> Settled {
     match host.roll_back(&checkpoint).await {
-        Ok(()) => {
-            Settled::Lost { why: format!("{why}; rolled back: the network is as it was before"), checkpoint }
-        }
+        Ok(()) => Settled::Lost { why: format!("{why}{BACK_AS_BEFORE}"), checkpoint },
         Err(HostError::CheckpointGone { .. }) => {
             Settled::Refused { why: gone(&checkpoint), checkpoint: Some(checkpoint) }
         }
