@@ -16,6 +16,7 @@ pub mod durable;
 pub mod engine;
 pub mod health;
 pub mod ledger;
+pub mod lock_file;
 pub mod probes;
 pub mod report;
 pub mod single;

@@ -4,18 +4,14 @@
 //! network, and gives it back. The kernel gives it back for whoever is killed.
 
 use std::{
-    fs::File,
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    fcntl::{Flock, FlockArg},
-};
 use tokio::time::{Instant, sleep};
+
+use crate::lock_file::LockFile;
 
 /// How often it is looked whether the other one has finished.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -26,7 +22,7 @@ pub const FILE: &str = "working";
 /// The right to work on the network; given up when dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct WorkLock(#[expect(dead_code, reason = "holding it is its use")] Flock<File>);
+pub struct WorkLock(#[expect(dead_code, reason = "holding it is its use")] LockFile);
 
 impl WorkLock {
     /// Waits for it, as long as it takes. `None` when the file cannot be used: nobody can hold it then, and where it is
@@ -34,17 +30,17 @@ impl WorkLock {
     pub async fn wait(path: PathBuf) -> Option<Self> {
         let mut told = false;
         loop {
-            match attempt(&path) {
-                Ok(lock) => return Some(lock),
-                Err(error) if !is_held(&error) => {
+            match LockFile::take(&path) {
+                Ok(Some(lock)) => return Some(Self(lock)),
+                Err(error) => {
                     tracing::warn!(lock = %path.display(), %error, "nobody can be kept out by this file");
                     return None;
                 }
-                Err(_) if !told => {
+                Ok(None) if !told => {
                     tracing::info!(lock = %path.display(), "another program works on the network; it is waited for");
                     told = true;
                 }
-                Err(_) => {}
+                Ok(None) => {}
             }
             sleep(PAUSE).await;
         }
@@ -54,26 +50,13 @@ impl WorkLock {
     pub async fn wait_for(path: &Path, limit: Duration) -> io::Result<Option<Self>> {
         let end = Instant::now() + limit;
         loop {
-            match attempt(path) {
-                Ok(lock) => return Ok(Some(lock)),
-                Err(error) if !is_held(&error) => return Err(error),
-                Err(_) if Instant::now() >= end => return Ok(None),
-                Err(_) => sleep(PAUSE).await,
+            match LockFile::take(path)? {
+                Some(lock) => return Ok(Some(Self(lock))),
+                None if Instant::now() >= end => return Ok(None),
+                None => sleep(PAUSE).await,
             }
         }
     }
-}
-
-fn attempt(path: &Path) -> io::Result<WorkLock> {
-    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(WorkLock(lock)),
-        Err((_, errno)) => Err(errno.into()),
-    }
-}
-
-fn is_held(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::EWOULDBLOCK as i32)
 }
 
 #[cfg(test)]

@@ -1,17 +1,12 @@
 //! One agent per node, however many are installed.
 
 use std::{
-    fs::File,
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    fcntl::{Flock, FlockArg},
-};
+use knmstate_agent::lock_file::LockFile;
 
 /// How long to wait before another attempt.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -22,25 +17,24 @@ const SHORT_PAUSE: Duration = Duration::from_millis(100);
 /// The right to be the handler of this node; given up when dropped, and by the kernel when the process ends.
 #[derive(Debug)]
 #[must_use]
-pub struct NodeLock(#[expect(dead_code, reason = "holding it is its use")] Flock<File>);
+pub struct NodeLock(#[expect(dead_code, reason = "holding it is its use")] LockFile);
 
 /// Waits, for ever if need be, until no other process holds the lock.
 pub async fn acquire(path: PathBuf) -> NodeLock {
     let mut told = None;
     loop {
-        match attempt(&path) {
-            Ok(lock) => {
+        let why = match LockFile::take(&path) {
+            Ok(Some(lock)) => {
                 tracing::info!(lock = %path.display(), "this is the handler of the node");
                 return NodeLock(lock);
             }
-            Err(why) => {
-                let why = explain(&why);
-                if told.as_ref() != Some(&why) {
-                    let seconds = PAUSE.as_secs();
-                    tracing::warn!(lock = %path.display(), "{why}; tried again every {seconds} s");
-                    told = Some(why);
-                }
-            }
+            Ok(None) => "another handler is at work on this node".to_owned(),
+            Err(error) => format!("the lock file cannot be used: {error}"),
+        };
+        if told.as_ref() != Some(&why) {
+            let seconds = PAUSE.as_secs();
+            tracing::warn!(lock = %path.display(), "{why}; tried again every {seconds} s");
+            told = Some(why);
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -48,29 +42,13 @@ pub async fn acquire(path: PathBuf) -> NodeLock {
 
 /// The lock, unless another process holds it for longer than one that was killed needs to end.
 pub async fn try_acquire(path: &Path) -> io::Result<Option<NodeLock>> {
-    let mut left = 20_u32;
-    loop {
-        match attempt(path) {
-            Ok(lock) => return Ok(Some(NodeLock(lock))),
-            Err(error) if error.raw_os_error() != Some(Errno::EWOULDBLOCK as i32) => return Err(error),
-            Err(_) if left == 0 => return Ok(None),
-            Err(_) => left -= 1,
+    for _ in 0..20 {
+        if let Some(lock) = LockFile::take(path)? {
+            return Ok(Some(NodeLock(lock)));
         }
         tokio::time::sleep(SHORT_PAUSE).await;
     }
-}
-
-fn attempt(path: &Path) -> io::Result<Flock<File>> {
-    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
-}
-
-fn explain(error: &io::Error) -> String {
-    if error.raw_os_error() == Some(Errno::EWOULDBLOCK as i32) {
-        "another handler is at work on this node".to_owned()
-    } else {
-        format!("the lock file cannot be used: {error}")
-    }
+    Ok(LockFile::take(path)?.map(NodeLock))
 }
 
 #[cfg(test)]
