@@ -1,11 +1,11 @@
 //! `knmstate operator`: from an NMState to everything that a cluster needs.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use knmstate_core::lease::Terms;
 use knmstate_operator::{
-    Config,
+    Config, installation,
     live::operator::{self, Options},
     platform::{Gate, Mode},
 };
@@ -107,11 +107,7 @@ impl Place {
             operator_namespace: given(self.operator_namespace.clone()).unwrap_or_else(|| namespace.clone()),
             namespace,
             prefix: given(self.prefix.clone()),
-            monitoring_namespace: String::new(),
-            image: String::new(),
-            pull_policy: String::new(),
-            handler_environment: BTreeMap::new(),
-            gate: Gate::default(),
+            ..installation::usual("")
         }
     }
 
