@@ -41,10 +41,11 @@ pub const TLS_1_3: &str = "VersionTLS13";
 pub fn of_cluster(api_server: Option<&Value>) -> Result<Honored, String> {
     let wanted = api_server.and_then(|object| object.pointer("/spec/tlsSecurityProfile"));
     let type_ = wanted.and_then(|wanted| wanted["type"].as_str()).filter(|type_| !type_.is_empty());
-    let (ciphers, min): (&[&str], &str) = match type_.unwrap_or("Intermediate") {
-        "Old" => (names::OLD, "VersionTLS10"),
-        "Intermediate" => (names::INTERMEDIATE, TLS_1_2),
-        "Modern" => (names::MODERN, TLS_1_3),
+    // Each profile has what the stricter ones have, and more.
+    let (ciphers, min) = match type_.unwrap_or("Intermediate") {
+        "Old" => ([names::MODERN, names::INTERMEDIATE, names::OLD].concat(), "VersionTLS10"),
+        "Intermediate" => ([names::MODERN, names::INTERMEDIATE].concat(), TLS_1_2),
+        "Modern" => (names::MODERN.to_vec(), TLS_1_3),
         "Custom" => {
             let custom = wanted.map(|wanted| &wanted["custom"]).filter(|custom| custom.is_object());
             let custom = custom.ok_or("tlsSecurityProfile.type is Custom, but there is no custom in it")?;
@@ -59,7 +60,7 @@ pub fn of_cluster(api_server: Option<&Value>) -> Result<Honored, String> {
         }
     };
     honor(&TlsProfile {
-        ciphers: ciphers.iter().map(|&name| name.to_owned()).collect(),
+        ciphers: ciphers.into_iter().map(str::to_owned).collect(),
         min_tls_version: min.to_owned(),
         curves: Vec::new(),
     })

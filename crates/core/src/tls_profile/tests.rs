@@ -97,7 +97,7 @@ proptest! {
     /// The operator writes it and controllers read it: both must mean the same by it.
     #[test]
     fn what_is_honored_is_honored_again(
-        ciphers in prop::collection::vec(prop::sample::select(names::OLD), 0..6),
+        ciphers in prop::collection::vec(prop::sample::select([names::MODERN, names::INTERMEDIATE, names::OLD].concat()), 0..6),
         curves in prop::collection::vec(prop::sample::select(&["X25519", "P-521", "P-256", "P-384"][..]), 0..4),
         min in prop::sample::select(&["VersionTLS10", TLS_1_2, TLS_1_3][..]),
     ) {
