@@ -90,7 +90,6 @@ fn description() -> Result<Value> {
         "kind": "ClusterServiceVersion",
         "metadata": {
             "name": format!("{PACKAGE}.v{VERSION}"),
-            "namespace": "placeholder",
             "annotations": {
                 "alm-examples": serde_json::to_string_pretty(&json!([manifests::nmstate()?]))?,
                 "capabilities": "Seamless Upgrades",
