@@ -22,6 +22,11 @@ impl Kind {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
+    /// Whether all objects of the kind are in the namespace of the operands. Rights are given in other namespaces, too.
+    pub fn at_home(&self) -> bool {
+        self.namespaced && !matches!(self.kind, "Role" | "RoleBinding")
+    }
+
     /// The version, such as `v1`.
     pub fn version(&self) -> &'static str {
         self.api_version.split_once('/').map_or(self.api_version, |(_, version)| version)

@@ -93,7 +93,7 @@ pub fn of_remover(config: &Config) -> Holdings {
     holdings.everywhere.add(&surroundings());
     holdings.everywhere.add(&run_as_chosen_user());
     for kind in KINDS.iter().filter(|kind| **kind != DEFINITION) {
-        holdings.everywhere.add(&allow(kind.group(), &[kind.plural], &READ));
+        seen(&mut holdings, config, kind);
         if kind.namespaced {
             holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &["delete"]));
         }
@@ -128,13 +128,22 @@ pub fn of_checker(config: &Config) -> Holdings {
     holdings
 }
 
+/// To find objects of a kind by label, no further than they can be.
+fn seen(holdings: &mut Holdings, config: &Config, kind: &Kind) {
+    let read = allow(kind.group(), &[kind.plural], &READ);
+    if kind.at_home() {
+        holdings.in_namespace(&config.namespace).add(&read);
+    } else {
+        holdings.everywhere.add(&read);
+    }
+}
+
 /// To make objects of its kinds, to keep them as they should be, and to remove them.
 fn makes(holdings: &mut Holdings, config: &Config, operands: &[Object]) {
     // To update is to replace: what others have added to a guard or a right has to go.
     let write = ["create", "patch", "update", "delete"];
     for kind in KINDS {
-        // What it makes is watched by label, wherever it is.
-        holdings.everywhere.add(&allow(kind.group(), &[kind.plural], &READ));
+        seen(holdings, config, &kind);
         if kind.namespaced {
             holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &write));
         }

@@ -1,9 +1,9 @@
 //! Where objects of any kind are found at the API server.
 
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{ApiResource, DynamicObject},
-    core::DeserializeGuard,
+    core::DynamicResourceScope,
 };
 
 use crate::{
@@ -56,12 +56,13 @@ pub fn resource(kind: &Kind) -> ApiResource {
     }
 }
 
-/// All objects of a kind, in all namespaces.
-pub fn all(client: &Client, kind: &Kind) -> Api<DynamicObject> {
-    Api::all_with(client.clone(), &resource(kind))
-}
-
-/// The same, for a watch.
-pub fn watched(client: &Client, kind: &Kind) -> Api<DeserializeGuard<DynamicObject>> {
+/// Where objects of a kind are looked for: no further than they can be. To be listed, or to be watched.
+pub fn of_kind<K>(client: &Client, kind: &Kind, namespace: &str) -> Api<K>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    if kind.at_home() {
+        return Api::namespaced_with(client.clone(), namespace, &resource(kind));
+    }
     Api::all_with(client.clone(), &resource(kind))
 }

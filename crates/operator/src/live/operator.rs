@@ -18,11 +18,11 @@ use tokio::{
 
 use super::{
     converge::{Converger, Failure},
-    sources,
+    sources::Watches,
     surroundings::{self, Surroundings},
     view::View,
 };
-use crate::{Config, catalogue::KINDS};
+use crate::{Config, facts::Facts};
 
 /// How often it is looked whether the cluster is still of the same kind.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -98,17 +98,18 @@ async fn lead(options: &Options) {
     let mut converger = Converger::new(options.client.clone(), options.config.clone(), options.now);
     persistently(async || converger.define_kinds().await).await;
     let settings = options.config.settings(false);
-    let _watches = sources::watch(&options.client, &settings, &view);
+    let mut watches = Watches::start(&options.client, &settings, &view);
     let mut surroundings = None;
     let mut looked = Instant::now();
     let mut pauses = Pauses::new();
     loop {
         let pass = async {
             if surroundings.is_none() || looked.elapsed() >= LOOK_AGAIN {
-                surroundings = Some(look(options).await?);
+                let found = surroundings.insert(look(options).await?);
+                watches.include(&Facts { kinds: found.kinds.clone(), ..Facts::default() });
                 looked = Instant::now();
             }
-            let (Some(surroundings), true) = (&surroundings, is_known(&view)) else { return Ok(()) };
+            let (Some(surroundings), true) = (&surroundings, watches.are_complete()) else { return Ok(()) };
             let seen = view.lock().clone();
             converger.pass(&seen, surroundings).await
         };
@@ -129,16 +130,6 @@ async fn look(options: &Options) -> Result<Surroundings, Failure> {
     surroundings::look(&options.client, &options.config)
         .await
         .map_err(|error| Failure::Call { doing: "cannot find out what kind of cluster this is", error })
-}
-
-/// Nothing is decided before everything was seen once: what has not been seen would be taken for missing.
-fn is_known(view: &View) -> bool {
-    let seen = view.lock();
-    let kinds = KINDS.iter().filter(|kind| kind.everywhere);
-    seen.nmstates.is_some()
-        && seen.nodes.is_some()
-        && seen.api_ports.is_some()
-        && kinds.into_iter().all(|kind| seen.objects.contains_key(kind))
 }
 
 async fn persistently<E: fmt::Display>(mut attempt: impl AsyncFnMut() -> Result<(), E>) {

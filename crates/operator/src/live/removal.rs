@@ -11,7 +11,7 @@ use kube::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    addresses::{Key, all},
+    addresses::{Key, of_kind},
     finalizer::let_go,
     surroundings,
     view::key,
@@ -57,7 +57,8 @@ pub async fn remove_operands(client: &Client, config: &Config) -> Result<usize, 
             }
         }
         let mut gone = Vec::new();
-        for object in within_limit(all(client, kind).list(&ours)).await? {
+        let objects: Api<DynamicObject> = of_kind(client, kind, &config.namespace);
+        for object in within_limit(objects.list(&ours)).await? {
             if *kind == NAMESPACE && !object.annotations().contains_key(MADE_HERE) {
                 continue;
             }

@@ -2,37 +2,74 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{
-    Resource as _,
-    api::{core::v1::Node, discovery::v1::EndpointSlice},
-};
+use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
 use knmstate_api::NMState;
 use knmstate_client::watch::{Seen as Event, Selection, follow};
-use kube::{Api, Client, Resource, api::DynamicObject, core::DeserializeGuard};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject},
+    core::DeserializeGuard,
+};
 use tokio::task::JoinSet;
 
 use super::{
-    addresses::watched,
+    addresses::of_kind,
     view::{Found, Seen, View, key, node_facts},
 };
-use crate::Settings;
 use crate::{
+    Settings,
     catalogue::{KINDS, Kind},
+    facts::Facts,
     operands::managed_by,
 };
 
-/// Watches everything that matters, for as long as the set lives.
-pub fn watch(client: &Client, settings: &Settings, view: &View) -> JoinSet<()> {
-    let mut watches = JoinSet::new();
-    watches.spawn(nmstates(client.clone(), view.clone()));
-    watches.spawn(nodes(client.clone(), view.clone()));
-    watches.spawn(api_ports(client.clone(), view.clone()));
-    let (label, value) = managed_by(settings);
-    let ours = Selection::Label(format!("{label}={value}"));
-    for kind in KINDS.iter().filter(|kind| kind.everywhere) {
-        watches.spawn(objects(client.clone(), *kind, ours.clone(), view.clone()));
+/// The watches, for as long as this lives.
+pub struct Watches {
+    client: Client,
+    namespace: String,
+    ours: Selection,
+    view: View,
+    running: JoinSet<()>,
+    kinds: BTreeSet<Kind>,
+}
+
+impl Watches {
+    /// Watches what every cluster has.
+    pub fn start(client: &Client, settings: &Settings, view: &View) -> Self {
+        let (label, value) = managed_by(settings);
+        let mut watches = Self {
+            client: client.clone(),
+            namespace: settings.namespace.clone(),
+            ours: Selection::Label(format!("{label}={value}")),
+            view: view.clone(),
+            running: JoinSet::new(),
+            kinds: BTreeSet::new(),
+        };
+        watches.running.spawn(nmstates(client.clone(), view.clone()));
+        watches.running.spawn(nodes(client.clone(), view.clone()));
+        watches.running.spawn(api_ports(client.clone(), view.clone()));
+        watches.include(&Facts::default());
+        watches
     }
-    watches
+
+    /// Watches the kinds, too, that this cluster has besides. They may come later than we do.
+    pub fn include(&mut self, facts: &Facts) {
+        for kind in KINDS.iter().filter(|kind| facts.has(kind)) {
+            if self.kinds.insert(*kind) {
+                let api = of_kind(&self.client, kind, &self.namespace);
+                self.running.spawn(objects(api, *kind, self.ours.clone(), self.view.clone()));
+            }
+        }
+    }
+
+    /// Whether everything was seen once: what has not been seen would be taken for missing.
+    pub fn are_complete(&self) -> bool {
+        let seen = self.view.lock();
+        seen.nmstates.is_some()
+            && seen.nodes.is_some()
+            && seen.api_ports.is_some()
+            && self.kinds.iter().all(|kind| seen.objects.contains_key(kind))
+    }
 }
 
 async fn nmstates(client: Client, view: View) {
@@ -50,15 +87,10 @@ async fn nmstates(client: Client, view: View) {
 }
 
 async fn nodes(client: Client, view: View) {
-    let kind = Kind {
-        api_version: Node::API_VERSION,
-        kind: Node::KIND,
-        plural: "nodes",
-        namespaced: false,
-        everywhere: true,
-    };
+    // Of nodes, which say much of themselves, only the little is kept that matters here.
+    let nodes = Api::all_with(client, &ApiResource::erase::<Node>(&()));
     follow(
-        watched(&client, &kind),
+        nodes,
         Selection::All,
         "watch nodes",
         |_| {},
@@ -90,9 +122,9 @@ fn ports(slice: &EndpointSlice) -> BTreeSet<u16> {
     ports.filter_map(|port| u16::try_from(port).ok()).collect()
 }
 
-async fn objects(client: Client, kind: Kind, ours: Selection, view: View) {
+async fn objects(api: Api<DeserializeGuard<DynamicObject>>, kind: Kind, ours: Selection, view: View) {
     follow(
-        watched(&client, &kind),
+        api,
         ours,
         "watch what was made",
         |_| {},

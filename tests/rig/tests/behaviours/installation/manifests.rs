@@ -31,6 +31,7 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
         }
     }
 
+    metrics_are_served(&site).await?;
     mends(&site).await?;
 
     let before = site.networks().await?;
@@ -43,6 +44,20 @@ async fn by_plain_manifests_policies_are_enacted_and_nothing_is_left() -> Result
     assert_eq!(site.networks().await?, before);
     site.api.kubectl(["get", "nncp", "vxlan"]).await?.success()?;
     Ok(())
+}
+
+/// At the port of the NMState, by the Service, over TLS.
+async fn metrics_are_served(site: &Site) -> Result<()> {
+    site.until("metrics", async || {
+        let path =
+            format!("/api/v1/namespaces/{NAMESPACE}/services/https:nmstate-monitor:8443/proxy/metrics");
+        let text = site.api.kubectl(["get", "--raw", &path]).await?.success()?;
+        for name in ["knmstate_leader", "knmstate_certificate_expiry_timestamp_seconds"] {
+            ensure!(text.contains(name), "no {name} in {text}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// What an accident or a person may do to a cluster that works.

@@ -7,40 +7,15 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// What OpenShift says of itself, as far as it matters here.
-const INFRASTRUCTURES: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: infrastructures.config.openshift.io}
-spec:
-  group: config.openshift.io
-  scope: Cluster
-  names: {kind: Infrastructure, listKind: InfrastructureList, plural: infrastructures, singular: infrastructure}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
-
 async fn on_platform(cluster: &Installation, platform: &str) -> Result<()> {
-    cluster.api.kubectl_with(INFRASTRUCTURES, ["apply", "-f", "-"]).await?.success()?;
+    cluster.define("config.openshift.io", "Infrastructure", "infrastructures", "Cluster").await?;
     cluster
-        .api
-        .kubectl(["wait", "--for=condition=Established", "crd/infrastructures.config.openshift.io"])
-        .await?
-        .success()?;
-    let object = json!({
-        "apiVersion": "config.openshift.io/v1",
-        "kind": "Infrastructure",
-        "metadata": {"name": "cluster"},
-        "status": {"platform": platform, "platformStatus": {"type": platform}},
-    });
-    cluster
-        .until("the definition to be served", async || {
-            cluster.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
-            Ok(())
-        })
+        .apply(&json!({
+            "apiVersion": "config.openshift.io/v1",
+            "kind": "Infrastructure",
+            "metadata": {"name": "cluster"},
+            "status": {"platform": platform, "platformStatus": {"type": platform}},
+        }))
         .await
 }
 

@@ -4,6 +4,7 @@ mod gate;
 mod life;
 mod mends;
 mod migration;
+mod monitoring;
 mod openshift;
 mod settings;
 
@@ -109,6 +110,35 @@ impl Installation {
             println!("{}", self.setup.logs(30));
         }
         reached
+    }
+
+    /// Makes a kind that only some clusters have, as far as it matters here, and waits until it is served.
+    async fn define(&self, group: &str, kind: &str, plural: &str, scope: &str) -> Result<()> {
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group,
+                "scope": scope,
+                "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": anything}}],
+            },
+        });
+        self.apply(&definition).await?;
+        let name = format!("crd/{plural}.{group}");
+        self.api.kubectl(["wait", "--for=condition=Established", &name]).await?.success()?;
+        Ok(())
+    }
+
+    /// Applies an object, as soon as the API server knows its kind.
+    async fn apply(&self, object: &Value) -> Result<()> {
+        self.until("the API server to take it", async || {
+            self.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
+            Ok(())
+        })
+        .await
     }
 
     async fn get(&self, kind: &str, name: &str) -> Result<Value> {

@@ -4,35 +4,6 @@ use anyhow::{Result, ensure};
 
 use super::*;
 
-/// The kinds of OpenShift that are asked for, as far as it matters here.
-fn definition(group: &str, kind: &str, plural: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
-
-async fn apply(cluster: &Installation, object: &Value) -> Result<()> {
-    cluster
-        .until("the API server to take it", async || {
-            cluster.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
-            Ok(())
-        })
-        .await
-}
-
 fn api_server(profile: &Value) -> Value {
     json!({
         "apiVersion": "config.openshift.io/v1",
@@ -49,11 +20,9 @@ async fn on_openshift_its_own_services_are_used() -> Result<()> {
         ("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints"),
         ("config.openshift.io", "APIServer", "apiservers"),
     ] {
-        apply(&cluster, &definition(group, kind, plural)).await?;
-        let name = format!("crd/{plural}.{group}");
-        cluster.api.kubectl(["wait", "--for=condition=Established", &name]).await?.success()?;
+        cluster.define(group, kind, plural, "Cluster").await?;
     }
-    apply(&cluster, &api_server(&json!({"type": "Modern", "modern": {}}))).await?;
+    cluster.apply(&api_server(&json!({"type": "Modern", "modern": {}}))).await?;
     let reader = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -62,7 +31,7 @@ async fn on_openshift_its_own_services_are_used() -> Result<()> {
             {"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-cluster-reader": "true"}},
         ]},
     });
-    apply(&cluster, &reader).await?;
+    cluster.apply(&reader).await?;
     let _operator = cluster.start()?;
     cluster.switch_on(json!({})).await?;
     cluster.until_made().await?;
@@ -105,7 +74,7 @@ async fn on_openshift_its_own_services_are_used() -> Result<()> {
 
     // A profile that can be followed in part is, and that is said.
     let partly = json!({"type": "Old", "old": {}});
-    apply(&cluster, &api_server(&partly)).await?;
+    cluster.apply(&api_server(&partly)).await?;
     cluster
         .until("the new profile", async || {
             let profile =
