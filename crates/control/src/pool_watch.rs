@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use knmstate_client::{
-    call::{CallError, Trouble, within_limit},
+    call::{CallError, Trouble},
+    discovery::kinds_of,
     watch::{Selection, follow},
 };
 use kube::{Api, Client};
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     sources::LiveWorld,
-    world::pools::{Known, POOLS, POOLS_API},
+    world::pools::{Known, POOL_KIND, POOLS_API},
 };
 
 /// How often it is asked whether this cluster has pools, while it matters.
@@ -60,9 +61,5 @@ async fn vanish(client: &Client) {
 
 /// Whether the API server knows pools.
 async fn exist(client: &Client) -> Result<bool, CallError> {
-    match within_limit(client.list_api_group_resources(POOLS_API)).await {
-        Ok(kinds) => Ok(kinds.resources.iter().any(|kind| kind.name == POOLS)),
-        Err(error) if error.code() == Some(404) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(kinds_of(client, POOLS_API).await?.contains(POOL_KIND))
 }

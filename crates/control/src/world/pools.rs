@@ -26,7 +26,7 @@ use super::{Enactment, Handler, Node, Origin, Policy, World};
 
 /// The API that pools are read by.
 pub const POOLS_API: &str = "machineconfiguration.openshift.io/v1";
-pub const POOLS: &str = "machineconfigpools";
+pub const POOL_KIND: &str = "MachineConfigPool";
 /// How far the machine-config operator is with a node; `Done` when it leaves it alone.
 pub(super) const STATE_ANNOTATION: &str = "machineconfiguration.openshift.io/state";
 
@@ -54,7 +54,7 @@ impl Resource for SlimPool {
     type Scope = ClusterResourceScope;
 
     fn kind((): &()) -> Cow<'_, str> {
-        "MachineConfigPool".into()
+        POOL_KIND.into()
     }
 
     fn group((): &()) -> Cow<'_, str> {
@@ -66,7 +66,7 @@ impl Resource for SlimPool {
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        POOLS.into()
+        "machineconfigpools".into()
     }
 
     fn meta(&self) -> &ObjectMeta {

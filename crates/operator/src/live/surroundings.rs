@@ -1,7 +1,10 @@
 //! What kind of cluster this is. It changes rarely and is asked for from time to time, instead of watching it.
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
-use knmstate_client::call::{CallError, within_limit};
+use knmstate_client::{
+    call::{CallError, within_limit},
+    discovery::kinds_of,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject},
@@ -57,15 +60,6 @@ fn platform(infrastructure: &Value) -> Option<String> {
     let status = &infrastructure["status"];
     let named = status["platformStatus"]["type"].as_str().or(status["platform"].as_str());
     named.filter(|name| !name.is_empty()).map(str::to_owned)
-}
-
-/// The kinds of a group, which are none if there is no such group.
-async fn kinds_of(client: &Client, api_version: &str) -> Result<BTreeSet<String>, CallError> {
-    match within_limit(client.list_api_group_resources(api_version)).await {
-        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.kind).collect()),
-        Err(error) if error.code() == Some(404) => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
 }
 
 /// One of OpenShift's objects called `cluster`.
