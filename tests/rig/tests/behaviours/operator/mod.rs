@@ -98,9 +98,11 @@ impl Installation {
         self.until("everything to be made", async || {
             let made = self.made().await?;
             ensure!(made.contains("DaemonSet nmstate/nmstate-handler"), "{made:#?}");
-            Ok(made)
+            Ok(())
         })
-        .await
+        .await?;
+        // Kinds are listed one after the other: the first ones may have been before the last of them was made.
+        self.made().await
     }
 
     /// Waits for a condition; says what the operator has logged when it does not come true.
