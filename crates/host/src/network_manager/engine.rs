@@ -71,7 +71,7 @@ pub(super) fn difference(
     current: &Document,
 ) -> Result<Result<NetworkState, NmstateError>, HostError> {
     let found = shown(current.clone())?;
-    let unmet = desired.unmet_in(&found);
+    let unmet = with_words_of_options(desired, document)?.unmet_in(&found);
     let mut difference = match document.gen_diff(current) {
         Ok(difference) => difference,
         Err(error) => return Ok(Err(error)),
@@ -86,4 +86,63 @@ pub(super) fn difference(
         return Ok(Ok(unmet));
     }
     Ok(Ok(difference.with_sections_of(&unmet, &["routes", "route-rules"])))
+}
+
+/// The desired state with the options of bonds as nmstate tells them: they may also be asked for by their numbers, as the
+/// kernel's own files have them.
+fn with_words_of_options(desired: &NetworkState, document: &Document) -> Result<NetworkState, HostError> {
+    let understood = NetworkState::parse(to_value(document)?)?;
+    let mut value = desired.clone().into_value();
+    for interface in value["interfaces"].as_array_mut().into_iter().flatten() {
+        let name = interface["name"].as_str().unwrap_or_default();
+        let told = understood.interface(name).and_then(|told| told.get("link-aggregation")).cloned();
+        if let (Some(Value::Object(bond)), Some(told)) = (interface.get_mut("link-aggregation"), told) {
+            for key in ["mode", "options"] {
+                if let (Some(asked), Some(told)) = (bond.get_mut(key), told.get(key)) {
+                    *asked = told.clone();
+                }
+            }
+        }
+    }
+    NetworkState::parse(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn options_of_a_bond_may_be_numbers() {
+        let bond = |mode: Value, options: Value| {
+            json!({ "interfaces": [{ "name": "bond0", "type": "bond", "state": "up",
+                "link-aggregation": { "mode": mode, "options": options, "port": [] } }] })
+        };
+        let current = bond(
+            json!("balance-tlb"),
+            json!({ "tlb_dynamic_lb": true, "all_slaves_active": "delivered", "miimon": 140, "primary_reselect": "always" }),
+        );
+        let current = parse(&current, &Scrubber::default()).expect("a state");
+        for (mode, options, differs) in [
+            (json!("balance-tlb"), json!({ "tlb_dynamic_lb": 1 }), false),
+            (json!(5), json!({ "tlb_dynamic_lb": "1", "all_slaves_active": 1 }), false),
+            (json!("5"), json!({ "primary_reselect": 0, "miimon": "140" }), false),
+            (json!("balance-tlb"), json!({ "tlb_dynamic_lb": 0 }), true),
+            (json!("balance-tlb"), json!({ "all_slaves_active": "0" }), true),
+            (json!("balance-rr"), json!({ "miimon": 140 }), true),
+        ] {
+            let desired = bond(mode, options);
+            let document = parse(&desired, &Scrubber::default()).expect("a document");
+            let desired = NetworkState::parse(desired).expect("a document");
+            let difference =
+                difference(&desired, &document, &current).expect("an answer").expect("a difference");
+            assert_eq!(
+                !difference.sections().is_empty(),
+                differs,
+                "{}: {}",
+                desired.into_value(),
+                difference.into_value()
+            );
+        }
+    }
 }
