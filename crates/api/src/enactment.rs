@@ -246,4 +246,8 @@ pub struct Timings {
     /// Committing the change, or rolling it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conclude_milliseconds: Option<i64>,
+
+    /// Waiting, after the commit, for addresses that others lend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_milliseconds: Option<i64>,
 }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Duration, kind::is_default, rules};
 
-/// A probe has exactly one of ping, tcp, http, dns and builtIn.
+/// A probe has exactly one of ping, tcp, http, dns, lease and builtIn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
-    "[has(self.ping), has(self.tcp), has(self.http), has(self.dns), has(self.builtIn)].exists_one(kind, kind)",
-).message("a probe must have exactly one of ping, tcp, http, dns and builtIn"))]
+    "[has(self.ping), has(self.tcp), has(self.http), has(self.dns), has(self.lease), has(self.builtIn)]\
+     .exists_one(kind, kind)",
+).message("a probe must have exactly one of ping, tcp, http, dns, lease and builtIn"))]
 pub struct Probe {
     /// The name by which results and error messages call the probe; no two probes of a policy share one.
     #[schemars(length(max = 63))]
@@ -46,6 +47,11 @@ pub struct Probe {
     /// Passes when a name can be resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsProbe>,
+
+    /// Passes when an interface has an address that somebody lends to it, by DHCP or by the announcement of a router.
+    /// Without it a change stays also if no address comes, and only the message of the policy says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseProbe>,
 
     /// One of the probes that are run for every policy, to say when it counts. Those not listed count as follows:
     /// - ApiServer (Required): the node reaches the API server.
@@ -147,4 +153,26 @@ pub struct DnsProbe {
     #[x_kube(validation = Rule::new("isIP(self)").message("must be an IP address"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+}
+
+/// An address that is lent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseProbe {
+    /// The interface that asks for it.
+    #[schemars(length(min = 1, max = 64))]
+    pub interface: String,
+
+    /// ipv4, by DHCP; or ipv6, by DHCP or by the announcement of a router.
+    pub family: LeaseFamily,
+}
+
+/// What kind of address is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseFamily {
+    /// By DHCP.
+    Ipv4,
+    /// By DHCP or by the announcement of a router.
+    Ipv6,
 }

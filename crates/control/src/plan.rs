@@ -12,6 +12,7 @@ use knmstate_api::{
     condition::whole_second,
 };
 use knmstate_core::{
+    enactment,
     objections::{Candidate, NodeFacts},
     order::{Source, order},
     policy_status::{self, Summary},
@@ -100,7 +101,13 @@ pub fn plan(world: &World, origin: &Origin, now: Timestamp) -> Plan {
             new_order(order, permit, known.map(|known| &**known), now).map(|order| (name.clone(), order))
         })
         .collect();
-    let said = || Summary::of(&decision.tally).held_up(&decision.remarks);
+    let said = || {
+        let enactments = world.enactments.of(origin).filter(|(name, _)| nodes.contains_key(*name));
+        let missing: Vec<(&str, &str)> = enactments
+            .filter_map(|(name, one)| Some((&**name, enactment::missing(&one.status.conditions)?)))
+            .collect();
+        Summary::of(&decision.tally).held_up(&decision.remarks).without(&missing)
+    };
     let summary = refusal.map_or_else(said, Summary::Failed);
     let status = status_if_new(origin, policy, &summary, decision.tally.holding, now);
     Plan { orders, removals: all_but(world, origin, |name| selected.contains_key(name)), status, again_at }

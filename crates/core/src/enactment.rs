@@ -24,6 +24,8 @@ pub enum Stage {
     Progressing,
     /// It is done, and the network is as ordered.
     Available,
+    /// The same, but others have not done their part yet: nobody has lent an address, say.
+    AvailableWithout { what: String },
     /// The last attempt failed; there will be another one.
     Retrying {
         /// Which attempt the next one is, counted from one.
@@ -59,6 +61,23 @@ pub fn says(conditions: &ConditionList, stage: &Stage, node: &str, policy: &str)
     rows::are_set(conditions, rows(stage, node, policy))
 }
 
+/// Whether the conditions say that the network is as ordered, with or without the part of others.
+pub fn says_available(conditions: &ConditionList, node: &str, policy: &str) -> bool {
+    let stage = match missing(conditions) {
+        Some(what) => Stage::AvailableWithout { what: what.to_owned() },
+        None => Stage::Available,
+    };
+    says(conditions, &stage, node, policy)
+}
+
+/// What others have not done, where the network is as ordered.
+pub fn missing(conditions: &ConditionList) -> Option<&str> {
+    let available = conditions.get(AVAILABLE).filter(|available| available.status == True);
+    available?.message.strip_prefix(RECONCILED)?.strip_prefix("; ")
+}
+
+const RECONCILED: &str = "successfully reconciled";
+
 fn rows(stage: &Stage, node: &str, policy: &str) -> [Row; 5] {
     let said = String::new;
     match stage {
@@ -83,12 +102,16 @@ fn rows(stage: &Stage, node: &str, policy: &str) -> [Row; 5] {
                 (ABORTED, False, reason, said()),
             ]
         }
-        Stage::Available => {
+        Stage::Available | Stage::AvailableWithout { .. } => {
             let reason = SUCCESSFULLY_CONFIGURED;
+            let message = match stage {
+                Stage::AvailableWithout { what } => format!("{RECONCILED}; {what}"),
+                _ => RECONCILED.to_owned(),
+            };
             [
                 (PROGRESSING, False, reason, said()),
                 (FAILING, False, reason, said()),
-                (AVAILABLE, True, reason, "successfully reconciled".to_owned()),
+                (AVAILABLE, True, reason, message),
                 (PENDING, False, reason, said()),
                 (ABORTED, False, reason, said()),
             ]
@@ -143,6 +166,10 @@ mod tests {
         Stage::Retrying { attempt: 2, most: 5, why: "no carrier".to_owned() }
     }
 
+    fn without() -> Stage {
+        Stage::AvailableWithout { what: "no lease; it goes on asking".to_owned() }
+    }
+
     fn failed() -> Stage {
         Stage::Failed { why: "no such interface".to_owned() }
     }
@@ -160,6 +187,7 @@ mod tests {
             (Stage::Progressing, all([Unknown, Unknown, True, False, False], "ConfigurationProgressing")),
             (Stage::Pending, all([False, False, False, True, False], "MaxUnavailableLimitReached")),
             (Stage::Available, all([True, False, False, False, False], "SuccessfullyConfigured")),
+            (without(), all([True, False, False, False, False], "SuccessfullyConfigured")),
             (retrying(), with_odd_abort([False, True, True, False, False], "Retrying")),
             (failed(), with_odd_abort([False, True, False, False, False], "FailedToConfigure")),
             (Stage::Aborted, all([False, False, False, False, True], "ConfigurationAborted")),
@@ -188,6 +216,7 @@ mod tests {
             (Stage::Pending, "Waiting for progressing nodes to finish"),
             (Stage::Progressing, "Applying desired state"),
             (Stage::Available, "successfully reconciled"),
+            (without(), "successfully reconciled; no lease; it goes on asking"),
             (
                 retrying(),
                 "failed to reconcile NodeNetworkConfigurationPolicy on node worker-1. Retrying 2/5: no carrier",
@@ -196,6 +225,21 @@ mod tests {
             (Stage::Aborted, "reconciliation of enactment \"worker-1.p1\" has aborted"),
         ] {
             assert_eq!(shown(&stage), message);
+        }
+    }
+
+    #[test]
+    fn what_others_have_not_done_is_read_again() {
+        for (stage, is_available, what) in [
+            (Stage::Available, true, None),
+            (without(), true, Some("no lease; it goes on asking")),
+            (failed(), false, None),
+            (Stage::Progressing, false, None),
+        ] {
+            let mut conditions = ConditionList::default();
+            set(&mut conditions, &stage, "n", "p", NOW);
+            assert_eq!(says_available(&conditions, "n", "p"), is_available, "{stage:?}");
+            assert_eq!(missing(&conditions), what, "{stage:?}");
         }
     }
 

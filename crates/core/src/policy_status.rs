@@ -71,6 +71,23 @@ impl Summary {
         }
     }
 
+    /// With what others have not done on some nodes, if all nodes are as ordered. One of them speaks for all: a rollout
+    /// may be large.
+    #[must_use]
+    pub fn without(self, missing: &[(&str, &str)]) -> Self {
+        match (self, missing) {
+            (Self::Succeeded(message), [(node, what), others @ ..]) => {
+                let others = match others.len() {
+                    0 => String::new(),
+                    1 => " (and something of the kind on 1 other node)".to_owned(),
+                    count => format!(" (and something of the kind on {count} other nodes)"),
+                };
+                Self::Succeeded(format!("{message}; {node}: {what}{others}"))
+            }
+            (other, _) => other,
+        }
+    }
+
     /// Whether nothing more is going to happen by itself.
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Progressing(_))
@@ -146,6 +163,23 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    #[test]
+    fn what_others_have_not_done_is_said_of_one_node_for_all() {
+        let done = || Summary::Succeeded("3/3 nodes successfully configured".to_owned());
+        let all = [("n1", "eth1: no lease"), ("n2", "eth1: none"), ("n3", "eth2: none")];
+        for (count, rest) in [
+            (0, ""),
+            (1, "; n1: eth1: no lease"),
+            (2, "; n1: eth1: no lease (and something of the kind on 1 other node)"),
+            (3, "; n1: eth1: no lease (and something of the kind on 2 other nodes)"),
+        ] {
+            let said = done().without(&all[..count]);
+            assert_eq!(said, Summary::Succeeded(format!("3/3 nodes successfully configured{rest}")));
+        }
+        let failed = Summary::Failed("1/3 nodes failed to configure".to_owned());
+        assert_eq!(failed.clone().without(&all), failed);
+    }
 
     fn tally(nodes: usize, ready: usize, [available, failed, aborted, pending]: [usize; 4]) -> Tally {
         Tally { nodes, ready, available, failed, aborted, pending, holding: 0 }

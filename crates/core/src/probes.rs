@@ -4,6 +4,7 @@
 //! the network as it is read, need not be waited for: see [`Outlook`].
 
 mod automatic;
+mod lease;
 mod outlook;
 mod readiness;
 mod selection;
@@ -14,6 +15,7 @@ use std::{fmt, time::Duration};
 
 use knmstate_api::probe::{DnsProbe, HttpProbe, PingProbe, ProbePolicy, TcpProbe};
 
+pub use lease::{Lease, asked};
 pub use outlook::{Gateway, Loss, Network, Outlook, Server};
 pub use readiness::{Evidence, NodeSeen};
 pub use selection::{ApiAccess, Malformed, Surroundings, select};
@@ -50,6 +52,7 @@ pub enum Check {
     Tcp(TcpProbe),
     Http(HttpProbe),
     Dns(DnsProbe),
+    Lease(Lease),
 }
 
 /// One of the two kinds of addresses.

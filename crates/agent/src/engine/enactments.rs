@@ -106,6 +106,9 @@ impl<S: Store> Enactments<S> {
         let Some(entry) = self.ledger.get(&order.policy) else { return };
         let mut entry = entry.clone();
         fill_in(&mut entry.status, order);
+        if !enactment::says_available(&entry.status.conditions, &self.node, &order.policy) {
+            entry.status.notes.clone_from(&order.notes);
+        }
         // Only captures have to survive: they are resolved once.
         if let Err(error) = self.ledger.keep(&order.policy, entry) {
             tracing::warn!(policy = order.policy, %error, "what captures resolved to could not be noted");
@@ -116,6 +119,7 @@ impl<S: Store> Enactments<S> {
     pub(super) fn begun(&mut self, order: &Prepared, failures: u32) -> io::Result<()> {
         self.change(&order.policy, |status, node, now| {
             fill_in(status, order);
+            status.notes.clone_from(&order.notes);
             set_retry_count(status, failures);
             status.probes = Vec::new();
             status.timings = Some(Timings { start_time: Some(whole_second(now)), ..Timings::default() });
@@ -123,28 +127,64 @@ impl<S: Store> Enactments<S> {
         })
     }
 
+    /// A change is in force and only addresses that others lend are waited for. Kept on disk, and not told.
+    pub(super) fn committed(
+        &mut self,
+        policy: &str,
+        achieved: Achieved,
+        timings: &Timings,
+    ) -> io::Result<()> {
+        let outcome = Outcome { policy: policy.to_owned(), result: Ok(achieved) };
+        self.outcomes.insert(policy.to_owned(), outcome);
+        let Some(entry) = self.ledger.get(policy) else { return Ok(()) };
+        let mut entry = entry.clone();
+        let start_time = entry.status.timings.take().and_then(|timings| timings.start_time);
+        // What was as ordered, because an earlier life had made it so, was concluded by that life.
+        let concluded = timings.conclude_milliseconds.unwrap_or_default();
+        let conclude_milliseconds = Some(concluded);
+        entry.status.timings = Some(Timings { start_time, conclude_milliseconds, ..timings.clone() });
+        self.ledger.keep(policy, entry)
+    }
+
+    /// Whether an earlier life has changed the network as ordered and was waiting for addresses.
+    pub(super) fn was_unsettled(&self, policy: &str) -> bool {
+        self.ledger.get(policy).is_some_and(|entry| is_unsettled(&entry.status))
+    }
+
+    /// An order is carried out; `missing` is what others have not done for it yet.
     pub(super) fn succeeded(
         &mut self,
         order: &Prepared,
         achieved: Achieved,
         timings: &Timings,
         probes: Vec<ProbeResult>,
+        missing: &[String],
     ) -> io::Result<()> {
         if let Achieved::Changed { took } = achieved {
             tracing::info!(target: OUTCOMES, policy = order.policy, milliseconds = took.as_millis(), "applied");
+        }
+        for missing in missing {
+            tracing::warn!(policy = order.policy, "{missing}");
         }
         let outcome = Outcome { policy: order.policy.clone(), result: Ok(achieved) };
         self.outcomes.insert(order.policy.clone(), outcome);
         self.change(&order.policy, |status, node, now| {
             fill_in(status, order);
-            let said = enactment::says(&status.conditions, &Stage::Available, node, &order.policy);
-            if said && achieved == Achieved::Already {
+            // What was missing then is left as it was said: addresses come and go, and conditions do not follow them.
+            if enactment::says_available(&status.conditions, node, &order.policy)
+                && achieved == Achieved::Already
+            {
                 return;
             }
+            status.notes = order.notes.iter().chain(missing).cloned().collect();
             status.retry_count = BTreeMap::new();
             status.probes = probes;
             conclude(status, timings, now);
-            enactment::set(&mut status.conditions, &Stage::Available, node, &order.policy, now);
+            let stage = match missing {
+                [] => Stage::Available,
+                missing => Stage::AvailableWithout { what: missing.join("; ") },
+            };
+            enactment::set(&mut status.conditions, &stage, node, &order.policy, now);
         })
     }
 
@@ -223,9 +263,19 @@ fn status_for(
 }
 
 fn was_interrupted(status: &NodeNetworkConfigurationEnactmentStatus) -> bool {
+    is_at_work(status) && !is_unsettled(status)
+}
+
+fn is_at_work(status: &NodeNetworkConfigurationEnactmentStatus) -> bool {
     let progressing = status.conditions.get(PROGRESSING);
     status.conditions.is_true(PROGRESSING)
         && progressing.is_some_and(|condition| condition.reason == CONFIGURATION_PROGRESSING)
+}
+
+/// Whether the change is committed, and only not told to be.
+fn is_unsettled(status: &NodeNetworkConfigurationEnactmentStatus) -> bool {
+    let timings = status.timings.as_ref();
+    is_at_work(status) && timings.is_some_and(|timings| timings.conclude_milliseconds.is_some())
 }
 
 fn retry_count(status: &NodeNetworkConfigurationEnactmentStatus) -> u32 {
@@ -253,7 +303,6 @@ fn fill_in(status: &mut NodeNetworkConfigurationEnactmentStatus, order: &Prepare
             meta_info: Some(StateMetaInfo::default()),
         });
     }
-    status.notes.clone_from(&order.notes);
 }
 
 fn conclude(status: &mut NodeNetworkConfigurationEnactmentStatus, timings: &Timings, now: Timestamp) {

@@ -3,12 +3,13 @@
 //! The loop in [`Engine::run`] is all there is to its life: leave nothing of ours open, take over the orders, carry out
 //! what is due, wait for something to happen. Which orders are due is decided in
 //! [`knmstate_core::progress`]; what is done with them in `round`; what one change goes through in `transaction`;
-//! what is said about it in `enactments`.
+//! what is waited for after it in `settle`; what is said about it in `enactments`.
 
 mod enactments;
 pub(crate) mod guarded;
 pub(crate) mod prepare;
 mod round;
+mod settle;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transaction;
@@ -31,6 +32,7 @@ use tokio::{
 use self::{
     enactments::{Enactments, Interrupted},
     guarded::{Failure, stopped},
+    settle::Unsettled,
     transaction::wait_for,
 };
 use crate::{
@@ -51,6 +53,9 @@ pub struct Settings {
     pub transaction: Duration,
     /// How long all probes together may take after a change, unless its order says otherwise.
     pub probes: Duration,
+    /// How long to wait, after a change, for addresses that others lend; no time at all means that nobody asks whether
+    /// they came.
+    pub leases: Duration,
     /// How long to wait for orders at the start before those on disk are carried out instead.
     pub patience: Duration,
     /// The file by which processes that work on the network of this node keep out of each other's way.
@@ -66,6 +71,7 @@ impl Settings {
             retries: Retries::default(),
             transaction: Duration::from_mins(4),
             probes: Duration::from_mins(2),
+            leases: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             work_lock: None,
             bridge_defaults: true,
@@ -102,6 +108,8 @@ pub struct Engine<H, S> {
     enactments: Enactments<S>,
     progress: Progress,
     settings: Settings,
+    /// What is in force, and not told because addresses are still to come.
+    unsettled: Vec<Unsettled>,
     start: Instant,
     stop: watch::Receiver<bool>,
     health: Health,
@@ -132,7 +140,21 @@ impl<H: Host, S: Store> Engine<H, S> {
         let enactments = Enactments::new(settings.node.clone(), store.clone(), ledger);
         let progress = Progress::new(settings.retries);
         let start = Instant::now();
-        Self { host, store, prober, steady, held, enactments, progress, settings, start, stop, health }
+        let unsettled = Vec::new();
+        Self {
+            host,
+            store,
+            prober,
+            steady,
+            held,
+            enactments,
+            progress,
+            settings,
+            unsettled,
+            start,
+            stop,
+            health,
+        }
     }
 
     /// Carries out orders until it is told to stop.
@@ -148,6 +170,7 @@ impl<H: Host, S: Store> Engine<H, S> {
                 continue;
             }
             self.let_go();
+            self.settle().await?;
             self.wait(&mut orders, &mut events).await?;
         }
         Ok(())
@@ -165,10 +188,11 @@ impl<H: Host, S: Store> Engine<H, S> {
             if !self.carry_out_what_is_due().await? {
                 continue;
             }
+            self.let_go();
+            self.settle().await?;
             if self.progress.is_settled() {
                 break;
             }
-            self.let_go();
             self.wait(&mut orders, &mut events).await?;
         }
         self.let_go();

@@ -6,7 +6,7 @@ use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, State};
 use knmstate_core::{
     bridge_defaults,
     document::Document,
-    probes::{self, ApiAccess, Probe, Surroundings},
+    probes::{self, ApiAccess, Lease, Probe, Surroundings},
 };
 use knmstate_host::{Abilities, HostError, NetworkState, Place, captures::resolve, features};
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub(crate) struct Prepared {
     /// What a person should know about it.
     pub notes: Vec<String>,
     pub probes: Vec<Probe>,
+    /// The addresses that it asks others for.
+    pub leases: Vec<Lease>,
     pub transaction_deadline: Duration,
     pub probe_deadline: Duration,
 }
@@ -62,6 +64,7 @@ pub(crate) fn prepare(
         policy: policy.to_owned(),
         captured: resolved.captured.into_iter().map(|(name, state)| (name, State(state))).collect(),
         features: features(&desired, current),
+        leases: probes::asked(desired.sections()),
         desired,
         notes,
         probes,

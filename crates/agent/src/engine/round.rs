@@ -201,7 +201,10 @@ impl<H: Host, S: Store> Engine<H, S> {
         probes: Vec<ProbeResult>,
     ) -> io::Result<()> {
         self.progress.succeeded(&order.policy);
-        self.enactments.succeeded(order, achieved, timings, probes)
+        if self.has_to_settle(order, achieved) {
+            return self.unsettle(order, achieved, timings, probes);
+        }
+        self.enactments.succeeded(order, achieved, timings, probes, &[])
     }
 
     pub(super) fn failed(&mut self, policy: &str, failure: &Failure, timings: &Timings) -> io::Result<()> {

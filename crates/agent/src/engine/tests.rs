@@ -1,5 +1,6 @@
 //! The engine on a machine in memory, under a clock that moves only when everybody waits.
 
+mod leases;
 mod left_open;
 
 use std::{net::TcpListener, path::Path};

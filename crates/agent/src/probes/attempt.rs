@@ -52,6 +52,11 @@ impl Means {
             Check::Tcp(probe) => self.tcp(probe, lookout).await?,
             Check::Http(probe) => self.http(probe, lookout).await?,
             Check::Dns(probe) => self.dns(probe, lookout).await?,
+            Check::Lease(lease) => match lookout.known().await?.network().lease(lease) {
+                Outlook::Now(()) => {}
+                Outlook::Later => return Err(Trouble::passing("it is up and asks")),
+                Outlook::Never(loss) => return Err(loss.into()),
+            },
         }
         Ok(Families::NONE)
     }

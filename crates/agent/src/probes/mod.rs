@@ -9,6 +9,7 @@ mod attempt;
 mod baseline;
 mod dns;
 mod http;
+mod leases;
 mod lookout;
 mod ping;
 mod pursuit;
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 pub use api::{ApiDoor, KubeDoor};
 pub use attempt::DNS_HOST;
 pub use baseline::Baseline;
+pub use leases::Awaited;
 pub use trouble::Unreached;
 
 use attempt::Means;

@@ -25,6 +25,7 @@ use nix::unistd::AccessFlags;
 
 use super::{make_private_folder, on_runtime};
 use crate::{
+    leases::LeaseArgs,
     logging::{self, Format, Verbosity},
     node_lock,
     outcome_table::{Row, table},
@@ -79,6 +80,9 @@ pub struct Args {
     /// How long a change may stay unconfirmed before the machine itself takes it back, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(5..=3600))]
     change_deadline: u64,
+
+    #[command(flatten)]
+    leases: LeaseArgs,
 
     #[command(flatten)]
     persistence: PersistenceArgs,
@@ -171,6 +175,7 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let settings = Settings {
         retries: Retries { most: args.max_attempts, ..Retries::default() },
         transaction: Duration::from_secs(args.change_deadline),
+        leases: args.leases.wait(),
         work_lock: Some(state.join(work_lock::FILE)),
         ..Settings::new(node)
     };

@@ -41,11 +41,21 @@ fn is_waiting(state: &Document, interface: &Document, family: Family, what: What
 fn asks(interface: &Document, family: Family, what: What) -> bool {
     let Some(section) = section(interface, family) else { return false };
     let is = |key: &str, value: bool| section.get(key).and_then(Value::as_bool) == Some(value);
-    let automatic = is("dhcp", true) || family == Family::V6 && is("autoconf", true);
     // What goes into another table is of no use to the machine itself.
     let table = section.get("auto-route-table-id").and_then(Value::as_u64);
     let in_use = what != ROUTES || table.is_none_or(|table| table == 0 || table == MAIN_TABLE);
-    is("enabled", true) && automatic && in_use && !what.iter().any(|key| is(key, false))
+    is("enabled", true)
+        && asks_for_an_address(interface, family)
+        && in_use
+        && !what.iter().any(|key| is(key, false))
+}
+
+/// Whether an interface is set up to ask for an address of this family.
+pub(super) fn asks_for_an_address(interface: &Document, family: Family) -> bool {
+    let is = |key: &str| {
+        section(interface, family).and_then(|section| section.get(key)).and_then(Value::as_bool) == Some(true)
+    };
+    is("dhcp") || family == Family::V6 && is("autoconf")
 }
 
 /// Whether it has got an answer: an address that is lent comes together with everything else that there is to get. Only
@@ -59,10 +69,16 @@ fn was_answered(state: &Document, interface: &Document, family: Family, what: Wh
                 && document::text(route, "next-hop-interface") == name
         });
     }
-    let addresses = section(interface, family).and_then(|section| section.get("address"));
-    document::objects(addresses).any(|address| address.contains_key("valid-life-time"))
+    addresses(interface, family).any(|address| address.contains_key(LIFETIME))
 }
 
-fn section(interface: &Document, family: Family) -> Option<&Document> {
+/// What only addresses have that are not for ever.
+pub(super) const LIFETIME: &str = "valid-life-time";
+
+pub(super) fn addresses(interface: &Document, family: Family) -> impl Iterator<Item = &Document> {
+    document::objects(section(interface, family).and_then(|section| section.get("address")))
+}
+
+pub(super) fn section(interface: &Document, family: Family) -> Option<&Document> {
     interface.get(family.key()).and_then(Value::as_object)
 }

@@ -27,10 +27,10 @@ pub struct Loss {
 }
 
 /// A network service takes things away before it puts new ones there; what is seen in between is not yet a loss.
-const BETWEEN_TWO_STEPS: Duration = Duration::from_secs(1);
+pub(super) const BETWEEN_TWO_STEPS: Duration = Duration::from_secs(1);
 
 /// A link whose settings change is without carrier until both ends agree again, and is called down so long.
-const LINK_RETURNS: Duration = Duration::from_secs(5);
+pub(super) const LINK_RETURNS: Duration = Duration::from_secs(5);
 
 /// A default gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use knmstate_api::probe::{BuiltInProbe, ProbePolicy};
 use serde_json::Value;
 
-use super::{Check, Families, Family, Probe};
+use super::{Check, Families, Family, Lease, Probe};
 use crate::document::{self, Document};
 
 /// How long a probe may take to pass when nobody says.
@@ -71,7 +71,7 @@ pub fn select(
         });
     }
     for probe in ordered {
-        if let Some(check) = own_check(probe)? {
+        if let Some(check) = own_check(probe, desired)? {
             let timeout = timeout(Some(probe), within);
             probes.push(Probe { name: probe.name.clone(), check, policy: probe.policy, timeout });
         }
@@ -129,15 +129,23 @@ fn sets_name_servers(desired: &Document) -> bool {
 }
 
 /// What a probe of the order's own tries; nothing if it is about a built-in one.
-fn own_check(probe: &knmstate_api::Probe) -> Result<Option<Check>, Malformed> {
-    let knmstate_api::Probe { ping, tcp, http, dns, built_in, .. } = probe;
-    match (ping, tcp, http, dns, built_in) {
-        (Some(ping), None, None, None, None) => Ok(Some(Check::Ping(ping.clone()))),
-        (None, Some(tcp), None, None, None) => Ok(Some(Check::Tcp(tcp.clone()))),
-        (None, None, Some(http), None, None) => Ok(Some(Check::Http(http.clone()))),
-        (None, None, None, Some(dns), None) => Ok(Some(Check::Dns(dns.clone()))),
-        (None, None, None, None, Some(_)) => Ok(None),
-        _ => Err(malformed(probe, "it must have exactly one of ping, tcp, http, dns and builtIn".to_owned())),
+fn own_check(probe: &knmstate_api::Probe, desired: &Document) -> Result<Option<Check>, Malformed> {
+    let knmstate_api::Probe { ping, tcp, http, dns, lease, built_in, .. } = probe;
+    let checks = [
+        ping.clone().map(Check::Ping),
+        tcp.clone().map(Check::Tcp),
+        http.clone().map(Check::Http),
+        dns.clone().map(Check::Dns),
+        lease.as_ref().map(|lease| Check::Lease(Lease::probed(lease, desired))),
+    ];
+    let mut checks = checks.into_iter().flatten();
+    match (checks.next(), checks.next(), built_in) {
+        (Some(only), None, None) => Ok(Some(only)),
+        (None, None, Some(_)) => Ok(None),
+        _ => Err(malformed(
+            probe,
+            "it must have exactly one of ping, tcp, http, dns, lease and builtIn".to_owned(),
+        )),
     }
 }
 
@@ -355,7 +363,7 @@ mod tests {
             let refusal = select(&[probe], &nothing, around, None).expect_err("malformed").to_string();
             assert_eq!(
                 refusal,
-                r#"probe "registry": it must have exactly one of ping, tcp, http, dns and builtIn"#
+                r#"probe "registry": it must have exactly one of ping, tcp, http, dns, lease and builtIn"#
             );
         }
         let twice = [

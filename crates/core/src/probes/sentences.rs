@@ -31,6 +31,7 @@ pub fn target(check: &Check) -> String {
             Some(server) => format!("dns {} from {server}", dns.name),
             None => format!("dns {}", dns.name),
         },
+        Check::Lease(lease) => lease.to_string(),
     }
 }
 
@@ -50,14 +51,18 @@ pub fn failure(name: &str, check: &Check, target: &str, ending: &Ending, why: &s
             format!("probe {name:?}{about} failed {} after the change: {why}", seconds(*after))
         }
         Ending::OutOfTime { within } => {
-            let what = if *check == Check::NodeReadiness { "not ready" } else { "no answer" };
+            let what = match check {
+                Check::NodeReadiness => "not ready",
+                Check::Lease(_) => "no address",
+                _ => "no answer",
+            };
             let last = if why.is_empty() { String::new() } else { format!("; last: {why}") };
             format!("probe {name:?}{about} failed: {what} within {}{last}", seconds(*within))
         }
     }
 }
 
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     let tenths = (time.as_millis() + 50) / 100;
     if tenths.is_multiple_of(10) {
         format!("{} s", tenths / 10)

@@ -7,7 +7,7 @@ use knmstate_agent::probes::DNS_HOST;
 use knmstate_api::names::relationship;
 use knmstate_core::progress::Retries;
 
-use crate::{commands::given, logging, persistence::PersistenceArgs};
+use crate::{commands::given, leases::LeaseArgs, logging, persistence::PersistenceArgs};
 
 /// Look after the network of this node: report it, and carry out its orders.
 #[derive(clap::Args, Clone, Debug)]
@@ -79,6 +79,9 @@ pub struct Args {
     readiness_file: PathBuf,
 
     #[command(flatten)]
+    leases: LeaseArgs,
+
+    #[command(flatten)]
     persistence: PersistenceArgs,
 
     #[command(flatten)]
@@ -112,6 +115,7 @@ pub struct Settings {
     pub state_dir: PathBuf,
     pub health_address: SocketAddr,
     pub readiness_file: PathBuf,
+    pub lease_wait: Duration,
     pub memory_only: bool,
 }
 
@@ -153,6 +157,7 @@ impl Args {
             state_dir: self.state_dir,
             health_address: self.health_address,
             readiness_file: self.readiness_file,
+            lease_wait: self.leases.wait(),
             memory_only: self.persistence.is_memory_only(),
         })
     }

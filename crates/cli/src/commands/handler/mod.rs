@@ -93,6 +93,7 @@ async fn work(
     let prober = Prober::new(host.clone(), Some(door), settings.probe_dns_host.clone());
     let engine = engine::Settings {
         retries: settings.retries,
+        leases: settings.lease_wait,
         work_lock: Some(state.join(work_lock::FILE)),
         ..engine::Settings::new(settings.node.clone())
     };

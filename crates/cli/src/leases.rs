@@ -1,0 +1,18 @@
+//! How long addresses that others lend are waited for, as it is typed.
+
+use std::time::Duration;
+
+/// The flag that says it.
+#[derive(clap::Args, Clone, Debug)]
+pub struct LeaseArgs {
+    /// How long to wait after a change for addresses by DHCP or from routers, in seconds. The change stays without them,
+    /// too, and its policy says so; 0 does not look.
+    #[arg(long = "lease-wait", value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    seconds: u64,
+}
+
+impl LeaseArgs {
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
