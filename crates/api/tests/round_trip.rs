@@ -8,7 +8,7 @@ use knmstate_api::{
     NodeNetworkState, OnDelete, Permit, Persistence,
     enactment::Disruption,
     nmstate::LogLevel,
-    probe::{BuiltInProbe, ProbePolicy},
+    probe::{BuiltInProbe, LeaseFamily, ProbePolicy},
     reasons,
     rollout::OnFailure,
 };
@@ -120,6 +120,9 @@ spec:
     http: {url: "https://registry.example.com/v2/", expectedStatus: 401, insecureSkipTLSVerify: true}
   - name: names
     dns: {name: registry.example.com, server: "2001:db8::53"}
+  - name: lease
+    timeout: 20s
+    lease: {interface: eth1, family: ipv4}
   - name: gateway
     policy: Disabled
     builtIn: DefaultGateway
@@ -152,11 +155,13 @@ spec:
             ProbePolicy::IfPassingBefore,
             ProbePolicy::Required,
             ProbePolicy::Required,
+            ProbePolicy::Required,
             ProbePolicy::Disabled
         ]
     );
     assert_eq!(spec.probes[1].tcp.as_ref().unwrap().port, 3260);
-    assert_eq!(spec.probes[4].built_in, Some(BuiltInProbe::DefaultGateway));
+    assert_eq!(spec.probes[4].lease.as_ref().unwrap().family, LeaseFamily::Ipv4);
+    assert_eq!(spec.probes[5].built_in, Some(BuiltInProbe::DefaultGateway));
     assert_eq!((spec.drift, spec.on_delete, spec.mode), (Drift::Correct, OnDelete::Restore, Mode::Plan));
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   front 10.99.0.0/24, fd99::/64      API server .1   DNS .53   gateway .254   DHCP
 //!     │ eth0 of every node (mgmt0 of a full-kernel node)
-//!   back  10.98.0.0/24, fd98::/64      nothing but .1
+//!   back  10.98.0.0/24, fd98::/64      nothing but .1, and who lends addresses where a test wants it
 //!     │ eth1, eth2 … of every node
 //! ```
 //!
@@ -118,6 +118,12 @@ impl Lab {
     /// DHCPv4, DHCPv6 and router advertisements on the front segment; off until asked for.
     pub fn dhcp(&self) -> &Service {
         &self.inner.dhcp
+    }
+
+    /// DHCPv4, DHCPv6 and router advertisements on the back segment, with ten addresses of each family from `first` on,
+    /// lent for so long (`2m` at least, or `infinite`); off until asked for.
+    pub fn lender(&self, first: u8, time: &str) -> Service {
+        Service::lender(self.shared_network(), self.folder(), self.id(), first, time)
     }
 
     /// A name server at .53 of the front segment; off until asked for.

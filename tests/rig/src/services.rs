@@ -1,4 +1,4 @@
-//! What lives on the front segment besides the API server: each can be switched off and on while nodes use it.
+//! What lives on the segments besides the API server: each can be switched off and on while nodes use it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ impl Gateway {
 pub struct Service {
     network: Arc<NetworkNamespace>,
     invocation: Invocation,
-    name: &'static str,
+    name: String,
     log: std::path::PathBuf,
     ready: &'static str,
     running: Mutex<Option<Process>>,
@@ -67,6 +67,37 @@ impl Service {
         Self::dnsmasq(network, folder, lab, "dhcp", "DHCP, IP range", &options)
     }
 
+    /// Ten addresses of each family on the back segment, from .`first` on and from `fd98::first` on, and the prefix for
+    /// whoever makes one himself. They are asked for again after a few seconds, so that a test need not wait for it. No
+    /// way out and no name server comes with them.
+    pub(crate) fn lender(
+        network: Arc<NetworkNamespace>,
+        folder: &Path,
+        lab: &str,
+        first: u8,
+        time: &str,
+    ) -> Self {
+        let name = format!("lender-{first}");
+        let leases = folder.join(format!("{name}.leases"));
+        let last = first + 9;
+        let options = [
+            "--port=0".to_owned(),
+            "--interface=back".to_owned(),
+            "--dhcp-authoritative".to_owned(),
+            // It would look for somebody who has the address already, for three seconds.
+            "--no-ping".to_owned(),
+            format!("--dhcp-range=10.98.0.{first},10.98.0.{last},{time}"),
+            "--dhcp-option=option:T1,5s".to_owned(),
+            "--dhcp-option=option:router".to_owned(),
+            "--dhcp-option=option:dns-server".to_owned(),
+            format!("--dhcp-range=fd98::{first},fd98::{last},slaac,64,{time}"),
+            "--enable-ra".to_owned(),
+            "--ra-param=back,0,0".to_owned(),
+            format!("--dhcp-leasefile={}", leases.display()),
+        ];
+        Self::dnsmasq(network, folder, lab, &name, "DHCP, IP range", &options)
+    }
+
     pub(crate) fn dns(network: Arc<NetworkNamespace>, folder: &Path, lab: &str) -> Self {
         let options = [
             format!("--listen-address={NAME_SERVER},fd99::53"),
@@ -82,7 +113,7 @@ impl Service {
         network: Arc<NetworkNamespace>,
         folder: &Path,
         lab: &str,
-        name: &'static str,
+        name: &str,
         ready: &'static str,
         options: &[String],
     ) -> Self {
@@ -101,7 +132,7 @@ impl Service {
         .args(options.iter().cloned())
         .env(LAB_VARIABLE, lab);
         let log = folder.join(format!("{name}.log"));
-        Self { network, invocation, name, log, ready, running: Mutex::new(None) }
+        Self { network, invocation, name: name.to_owned(), log, ready, running: Mutex::new(None) }
     }
 
     /// Starts it, and returns when it answers.
@@ -111,8 +142,8 @@ impl Service {
             return Ok(());
         }
         std::fs::write(&self.log, "")?;
-        let mut process = self.network.enter(self.invocation.clone()).start(self.name, &self.log)?;
-        wait::until(Duration::from_secs(10), self.name, async || {
+        let mut process = self.network.enter(self.invocation.clone()).start(&self.name, &self.log)?;
+        wait::until(Duration::from_secs(10), &self.name, async || {
             process.check_running()?;
             if !std::fs::read_to_string(&self.log)?.contains(self.ready) {
                 bail!("it has not said '{}':\n{}", self.ready, process.log_tail(5));

@@ -15,6 +15,7 @@ mod installation;
 mod kube_node;
 mod kubernetes_store;
 mod lab;
+mod leases;
 mod network_manager_host;
 mod nm_node;
 mod node_commands;

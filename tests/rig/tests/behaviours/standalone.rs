@@ -370,17 +370,17 @@ async fn a_bridge_takes_over_the_way_out_and_what_was_captured_stays() -> Result
 }
 
 /// A node, and the program in it.
-struct Trial {
-    lab: Lab,
-    node: NmNode,
+pub(crate) struct Trial {
+    pub(crate) lab: Lab,
+    pub(crate) node: NmNode,
     program: String,
     policies: PathBuf,
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     state: PathBuf,
 }
 
 impl Trial {
-    async fn new() -> Result<Self> {
+    pub(crate) async fn new() -> Result<Self> {
         let trial = Self::with(Primary::Static).await?;
         trial.node.come_to_rest().await?;
         Ok(trial)
@@ -401,11 +401,11 @@ impl Trial {
         Ok(Self { lab, node, program, policies, output, state })
     }
 
-    fn policy(&self, name: &str, desired: &Value) -> Result<()> {
+    pub(crate) fn policy(&self, name: &str, desired: &Value) -> Result<()> {
         self.policy_with(name, desired, &json!({}))
     }
 
-    fn policy_with(&self, name: &str, desired: &Value, rest: &Value) -> Result<()> {
+    pub(crate) fn policy_with(&self, name: &str, desired: &Value, rest: &Value) -> Result<()> {
         let mut spec = rest.clone();
         spec["desiredState"] = desired.clone();
         let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
@@ -430,24 +430,24 @@ impl Trial {
         self.once_with(&[]).await
     }
 
-    async fn once_with(&self, arguments: &[&str]) -> Result<Output> {
+    pub(crate) async fn once_with(&self, arguments: &[&str]) -> Result<Output> {
         self.node.exec_with(self.call(&["--once"]).args(arguments.iter().copied()), LIMIT).await
     }
 
-    fn start(&self, arguments: &[&str]) -> Result<Process> {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Process> {
         let log = self.lab.folder().join("agent.log");
         let _ = fs::remove_file(&log);
         self.node.enter(self.call(arguments)).start("agent", &log)
     }
 
-    fn enactment(&self, policy: &str) -> Result<Value> {
+    pub(crate) fn enactment(&self, policy: &str) -> Result<Value> {
         let text = fs::read_to_string(self.output.join(format!("nnce-node1.{policy}.yaml")))?;
         let enactment: Value = serde_saphyr::from_str(&text)?;
         Ok(enactment["status"].clone())
     }
 
     /// Waits until an order is carried out or has failed for good.
-    async fn settled(&self, policy: &str) -> Result<Value> {
+    pub(crate) async fn settled(&self, policy: &str) -> Result<Value> {
         wait::until(LIMIT, "the order to be settled", async || {
             let status = self.enactment(policy)?;
             let shown = shown(&status);
@@ -473,7 +473,7 @@ impl Trial {
         .await
     }
 
-    fn rolled_back(&self, output: &Output, policy: &str, said: &[&str]) -> Result<()> {
+    pub(crate) fn rolled_back(&self, output: &Output, policy: &str, said: &[&str]) -> Result<()> {
         let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(output.status.code() == Some(1), "{text}{}", output.stderr());
         let status = self.enactment(policy)?;

@@ -172,12 +172,13 @@ fn check_probe(probe: &Probe) -> Result<(), &'static str> {
         probe.tcp.is_some(),
         probe.http.is_some(),
         probe.dns.is_some(),
+        probe.lease.is_some(),
         probe.built_in.is_some(),
     ];
     if kinds.into_iter().filter(|there| *there).count() == 1 {
         Ok(())
     } else {
-        Err("a probe must have exactly one of ping, tcp, http, dns and builtIn")
+        Err("a probe must have exactly one of ping, tcp, http, dns, lease and builtIn")
     }
 }
 

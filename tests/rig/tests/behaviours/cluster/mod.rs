@@ -5,7 +5,7 @@ mod adoption;
 mod full_kernel;
 mod node_states;
 mod policies;
-mod recording;
+pub(crate) mod recording;
 mod unfit;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -30,18 +30,21 @@ const LIMIT: Duration = Duration::from_mins(1);
 const AVAILABLE: [&str; 3] = ["Available", "SuccessfullyConfigured", "3/3 nodes successfully configured"];
 
 /// Nodes and an API server that knows the kinds, and nothing of the product besides.
-struct Cluster {
-    nodes: Vec<NmNode>,
-    api: ApiServer,
-    policies: Api<Policy>,
-    enactments: Api<Enactment>,
-    states: Api<NodeNetworkState>,
-    lab: Lab,
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<NmNode>,
+    pub(crate) api: ApiServer,
+    pub(crate) policies: Api<Policy>,
+    pub(crate) enactments: Api<Enactment>,
+    pub(crate) states: Api<NodeNetworkState>,
+    pub(crate) lab: Lab,
 }
 
 impl Cluster {
     /// The nodes are called `node1`, `node2` and so on; `describe` says more about each, by its number.
-    async fn new(count: usize, describe: impl Fn(usize, NmNodeBuilder) -> NmNodeBuilder) -> Result<Self> {
+    pub(crate) async fn new(
+        count: usize,
+        describe: impl Fn(usize, NmNodeBuilder) -> NmNodeBuilder,
+    ) -> Result<Self> {
         let lab = Lab::new().await?;
         lab.dns().on().await?;
         lab.dhcp().on().await?;
@@ -67,7 +70,7 @@ impl Cluster {
     }
 
     /// Installs the product, without starting any of it.
-    async fn install(&self, settings: &Settings) -> Result<Installed> {
+    pub(crate) async fn install(&self, settings: &Settings) -> Result<Installed> {
         let program = binaries::knmstate().await?;
         self.api.apply_product(settings).await?;
         let controllers = RoleSetup::controller(&self.lab, &self.api, program.clone()).await?;
@@ -80,7 +83,7 @@ impl Cluster {
     }
 
     /// Starts the handlers of all nodes.
-    async fn handlers(&self, installed: &Installed) -> Result<Vec<Handler>> {
+    pub(crate) async fn handlers(&self, installed: &Installed) -> Result<Vec<Handler>> {
         let pairs = self.nodes.iter().zip(&installed.handlers);
         let mut handlers = pairs.map(|(node, setup)| setup.start(node)).collect::<Result<Vec<_>>>()?;
         for handler in &mut handlers {
@@ -89,13 +92,13 @@ impl Cluster {
         Ok(handlers)
     }
 
-    async fn apply(&self, object: &Value) -> Result<()> {
+    pub(crate) async fn apply(&self, object: &Value) -> Result<()> {
         self.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
         Ok(())
     }
 
     /// Waits until a policy says this: type, reason and message of the condition that is true.
-    async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
+    pub(crate) async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
         let reached = wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
             let policy = self.policies.get(policy).await?;
             let condition = policy.status.conditions.first_true().context("it says nothing yet")?;
@@ -114,7 +117,7 @@ impl Cluster {
     }
 
     /// Type, reason and message of the condition that is true, of each enactment of a policy.
-    async fn enactments_of(&self, policy: &str) -> Result<BTreeMap<String, [String; 3]>> {
+    pub(crate) async fn enactments_of(&self, policy: &str) -> Result<BTreeMap<String, [String; 3]>> {
         let selected = ListParams::default().labels(&format!("nmstate.io/policy={policy}"));
         let said = |one: &Enactment| {
             let condition = one.status.conditions.first_true().cloned().unwrap_or_default();
@@ -124,7 +127,7 @@ impl Cluster {
     }
 
     /// Events of a policy: type, reason, who says it, and what.
-    async fn events_of(&self, policy: &str) -> Result<Vec<[String; 4]>> {
+    pub(crate) async fn events_of(&self, policy: &str) -> Result<Vec<[String; 4]>> {
         let selector = format!("--field-selector=involvedObject.name={policy}");
         let list =
             self.api.kubectl(["get", "events", "-n", "default", &selector, "-o", "json"]).await?.json()?;
@@ -141,13 +144,13 @@ impl Cluster {
 }
 
 /// How to start what was installed.
-struct Installed {
-    controllers: RoleSetup,
+pub(crate) struct Installed {
+    pub(crate) controllers: RoleSetup,
     /// In the order of the nodes.
-    handlers: Vec<HandlerSetup>,
+    pub(crate) handlers: Vec<HandlerSetup>,
 }
 
-fn policy(name: &str, spec: &Value) -> Value {
+pub(crate) fn policy(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "nmstate.io/v1",
         "kind": "NodeNetworkConfigurationPolicy",

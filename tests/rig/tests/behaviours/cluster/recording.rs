@@ -12,13 +12,13 @@ use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
 /// What was seen since the recording began; it ends when dropped.
-pub(super) struct Recording<K> {
+pub(crate) struct Recording<K> {
     seen: Arc<Mutex<Vec<K>>>,
     task: AbortHandle,
 }
 
 impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> Recording<K> {
-    pub(super) async fn start(api: &Api<K>) -> Result<Self> {
+    pub(crate) async fn start(api: &Api<K>) -> Result<Self> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let heard = seen.clone();
         let version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
@@ -35,7 +35,7 @@ impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> 
         Ok(Self { seen, task: task.abort_handle() })
     }
 
-    pub(super) fn seen(&self) -> Vec<K> {
+    pub(crate) fn seen(&self) -> Vec<K> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
