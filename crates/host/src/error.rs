@@ -21,6 +21,11 @@ pub enum HostError {
     #[error("{place}: this machine cannot do {what}: {why}")]
     Unsupported { place: Place, what: String, why: String },
 
+    /// Something that the document stands on is not there yet; another change, or a person with a cable, may bring it.
+    /// Nothing was touched.
+    #[error("{place}: {what}")]
+    Missing { place: Place, what: String },
+
     /// Another change is open on this machine, ours or somebody else's; there is never more than one.
     #[error("another change of the network is still open on this machine (checkpoint {checkpoint}, {})", guard_text(*.rolls_back_in))]
     Busy { checkpoint: Checkpoint, rolls_back_in: Option<Duration> },
@@ -61,7 +66,8 @@ impl HostError {
     /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Busy { .. }
+            Self::Missing { .. }
+            | Self::Busy { .. }
             | Self::Unavailable { .. }
             | Self::Timeout { .. }
             | Self::VerificationFailed { .. }
@@ -80,6 +86,9 @@ impl HostError {
             Self::Invalid { .. } => "Correct the named key and apply again.",
             Self::Unsupported { .. } => {
                 "Leave it out on this node, or give the node a kernel and a NetworkManager that support it."
+            }
+            Self::Missing { .. } => {
+                "Correct the name, or make what is missing, in this document or in another one."
             }
             Self::Busy { .. } => {
                 "It is tried again once the other change is settled; if it never is, look for another program that configures the network of this node."
@@ -109,6 +118,7 @@ impl HostError {
         match self {
             Self::Invalid { place, .. }
             | Self::Unsupported { place, .. }
+            | Self::Missing { place, .. }
             | Self::VerificationFailed { place, .. }
             | Self::Failed { place, .. } => Some(place),
             Self::Busy { .. }
@@ -223,6 +233,11 @@ mod tests {
                 HostError::Unsupported { place: place.clone(), what: "VRF".into(), why: "no module".into() },
                 false,
                 "interfaces[eth1].mtu: this machine cannot do VRF: no module",
+            ),
+            (
+                HostError::Missing { place: place.clone(), what: "there is no bond0".into() },
+                true,
+                "interfaces[eth1].mtu: there is no bond0",
             ),
             (
                 HostError::Busy {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::error::HostError;
+use crate::error::{HostError, Place};
 use crate::events::Events;
 use crate::state::NetworkState;
 
@@ -83,6 +83,21 @@ pub trait Host: Clone + Send + Sync + 'static {
 pub struct Plan {
     /// The parts of the desired document that are not so yet, secrets hidden.
     pub difference: NetworkState,
+    /// What may not come out as it is meant, although nothing speaks against trying.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something about a document that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    pub place: Place,
+    pub what: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
 }
 
 impl Plan {

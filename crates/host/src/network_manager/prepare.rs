@@ -9,6 +9,7 @@ use super::profiles::that_bring_up;
 use super::service::Service;
 use super::{engine, kinds, memory_only, misunderstood, preflight};
 use crate::error::HostError;
+use crate::host::Warning;
 use crate::secrets::Scrubber;
 use crate::state::{NetworkState, RouteList, interface_name};
 
@@ -22,13 +23,13 @@ pub(super) struct Prepared {
     pub(super) scrubber: Scrubber,
 }
 
-/// `None` when everything is as desired.
+/// `None` when everything is as desired; and what a person should know in either case.
 pub(super) async fn prepare(
     service: &Service,
     desired: &NetworkState,
     limits: &Limits,
     memory_only: bool,
-) -> Result<Option<Prepared>, HostError> {
+) -> Result<(Option<Prepared>, Vec<Warning>), HostError> {
     let in_memory = if memory_only { Some(memory_only::document(desired)?) } else { None };
     let desired = in_memory.as_ref().unwrap_or(desired);
     let mut scrubber = Scrubber::default();
@@ -53,14 +54,18 @@ pub(super) async fn prepare(
         },
         other => other,
     };
-    preflight::check(desired, &before)?;
+    // nmstate writes its own words where people may choose between several.
+    let spelled = NetworkState::parse(engine::to_value(&document)?)?;
+    let mut warnings = preflight::check(&spelled, &before)?;
     document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
     let difference =
         engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
     let difference = without_what_is_gone(difference, &before, service, memory_only).await?;
     if difference.sections().is_empty() {
-        return Ok(None);
+        return Ok((None, warnings));
     }
+    let facts = service.facts(preflight::with_functions(&spelled)).await;
+    warnings.extend(preflight::abilities(&spelled, &before, &difference, &facts)?);
     kinds::check(desired, &before).await?;
     let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;
     let revert = engine::to_value(&revert)?;
@@ -78,7 +83,7 @@ pub(super) async fn prepare(
             touched.push(via.to_owned());
         }
     }
-    Ok(Some(Prepared { document, difference, before, revert, touched, scrubber }))
+    Ok((Some(Prepared { document, difference, before, revert, touched, scrubber }), warnings))
 }
 
 /// The difference without the interfaces that are to be gone and are: nmstate lists them all the same. As long as

@@ -12,15 +12,27 @@ use zbus::proxy::CacheProperties;
 use zbus::zvariant::{ObjectPath, OwnedObjectPath};
 
 use super::classify;
+use super::preflight::{Facts, Version};
 use crate::error::HostError;
 use crate::host::Operation;
 
 pub(super) const NAME: &str = "org.freedesktop.NetworkManager";
 
+/// NetworkManager's number for its plugin for Open vSwitch.
+const OPEN_VSWITCH: u32 = 2;
+/// NetworkManager's bit for forwarding on single interfaces.
+const FORWARDING: u32 = 1 << 1;
+
 #[zbus::proxy(interface = "org.freedesktop.NetworkManager", default_path = "/org/freedesktop/NetworkManager")]
 pub(super) trait Manager {
     #[zbus(property)]
     fn version(&self) -> zbus::Result<String>;
+    /// Numbers that name plugins.
+    #[zbus(property)]
+    fn capabilities(&self) -> zbus::Result<Vec<u32>>;
+    /// The version, and then bits that name abilities which a version alone does not tell. Since 1.42.
+    #[zbus(property)]
+    fn version_info(&self) -> zbus::Result<Vec<u32>>;
     #[zbus(property)]
     fn checkpoints(&self) -> zbus::Result<Vec<OwnedObjectPath>>;
     fn get_device_by_ip_iface(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
@@ -113,6 +125,28 @@ impl Service {
             .cache_properties(CacheProperties::No)
             .build()
             .await
+    }
+
+    /// What it is able to do. What it does not tell in time is not known.
+    pub(super) async fn facts(&self, with_functions: Vec<String>) -> Facts {
+        let ask = async {
+            let manager = self.manager().await?;
+            let version = Version::parse(&manager.version().await?);
+            // An old one has no such property, and none of its bits.
+            let bits = manager.version_info().await.unwrap_or_default();
+            Ok::<_, zbus::Error>((version, manager.capabilities().await?, bits))
+        };
+        let Ok(Ok((network_manager, plugins, bits))) = timeout(self.limit, ask).await else {
+            return Facts { with_functions, ..Facts::default() };
+        };
+        Facts {
+            network_manager,
+            open_vswitch: network_manager
+                .filter(|version| version.names_open_vswitch())
+                .map(|_| plugins.contains(&OPEN_VSWITCH)),
+            forwarding: bits.get(1).is_some_and(|bits| bits & FORWARDING != 0),
+            with_functions,
+        }
     }
 
     /// All checkpoints that are open, the oldest first.

@@ -17,7 +17,7 @@ use super::service_watch::{Happening, watch};
 use super::unchanged::Unchanged;
 use super::{engine, memory_only, restore};
 use crate::error::HostError;
-use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan};
+use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan, Warning};
 use crate::state::NetworkState;
 
 /// How often the machine is looked at while it settles after a roll-back.
@@ -59,7 +59,7 @@ impl Transactions {
     ) -> Result<Checkpoint, HostError> {
         self.refuse_if_busy().await?;
         let service = Service::find(self.limits.answer).await?;
-        let Some(plan) = self.prepare(&service, desired).await? else {
+        let (Some(plan), _) = self.prepare(&service, desired).await? else {
             return Ok(self.unchanged.begin(deadline));
         };
         let profiles = service.profiles().await?;
@@ -112,15 +112,16 @@ impl Transactions {
         &self,
         service: &Service,
         desired: &NetworkState,
-    ) -> Result<Option<Prepared>, HostError> {
+    ) -> Result<(Option<Prepared>, Vec<Warning>), HostError> {
         prepare(service, desired, &self.limits, self.memory_only).await
     }
 
     /// Works out what would be done, and says it.
     pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
         let service = Service::find(self.limits.answer).await?;
-        let prepared = self.prepare(&service, desired).await?;
-        Ok(prepared.map_or_else(Plan::default, |prepared| Plan { difference: prepared.difference }))
+        let (prepared, warnings) = self.prepare(&service, desired).await?;
+        let difference = prepared.map(|prepared| prepared.difference).unwrap_or_default();
+        Ok(Plan { difference, warnings })
     }
 
     /// Applies, and learns the name of our checkpoint as soon as there is one.

@@ -240,7 +240,7 @@ impl Shared {
         let unmet = desired.unmet_in(&inner.network.document());
         // What no wish is measured by, such as the metric of a route, can change all the same.
         let difference = if unmet.sections().is_empty() { desired.clone().without_secrets() } else { unmet };
-        Ok(Plan { difference })
+        Ok(Plan { difference, warnings: Vec::new() })
     }
 
     /// Opens a checkpoint and applies the document under it.

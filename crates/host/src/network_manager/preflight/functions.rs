@@ -1,0 +1,79 @@
+//! Can a card have virtual functions?
+
+use std::path::Path;
+
+use super::Facts;
+use super::names::{Interface, has_virtual_functions, number};
+use crate::error::{HostError, Place};
+use crate::state::{NetworkState, interface_name};
+
+pub(super) fn check(interface: &Interface, current: &NetworkState, facts: &Facts) -> Result<(), HostError> {
+    let name = interface_name(interface);
+    // A card that goes by another name here than in the kernel is left to nmstate.
+    let Some(found) = current.interface(name).filter(|_| has_virtual_functions(interface)) else {
+        return Ok(());
+    };
+    let place = Place::interface(name).below("ethernet").below("sr-iov").below("total-vfs");
+    if !facts.with_functions.iter().any(|capable| capable == name) {
+        return Err(HostError::Unsupported {
+            place,
+            what: format!("virtual functions (SR-IOV) on {name}"),
+            why: "the card or its driver has none, or they are switched off in the firmware".to_owned(),
+        });
+    }
+    let path = ["ethernet", "sr-iov", "total-vfs"];
+    let most = number(found, &["ethernet", "sr-iov", "max-vfs"]);
+    match (number(interface, &path), most) {
+        (Some(wanted), Some(most)) if wanted > most => Err(HostError::invalid(
+            place,
+            format!("{name} can have {most} virtual functions at most, not {wanted}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The names of those that can.
+pub(super) fn capable<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_capable = |name: &&str| {
+        !name.contains('/') && Path::new("/sys/class/net").join(name).join("device/sriov_numvfs").exists()
+    };
+    names.filter(is_capable).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::names::tests::state_of;
+    use super::*;
+
+    #[test]
+    fn virtual_functions_need_a_card_that_can_have_them() {
+        let current = state_of(json!({ "interfaces": [
+            { "name": "eth1", "type": "ethernet" },
+            { "name": "eth2", "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": 0, "max-vfs": 8 } } },
+        ] }));
+        let facts = Facts { with_functions: vec!["eth2".to_owned()], ..Facts::default() };
+        for (name, count, expected) in [
+            ("eth1", 2, Some("this machine cannot do virtual functions (SR-IOV) on eth1: ")),
+            ("eth1", 0, None),
+            ("eth2", 0, None),
+            ("eth2", 8, None),
+            ("eth2", 9, Some("eth2 can have 8 virtual functions at most, not 9")),
+            // By its MAC address, say.
+            ("uplink", 2, None),
+        ] {
+            let interface =
+                json!({ "name": name, "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": count } } });
+            let found = check(interface.as_object().expect("a map"), &current, &facts).err();
+            let expected =
+                expected.map(|text| format!("interfaces[{name}].ethernet.sr-iov.total-vfs: {text}"));
+            let found = found.map(|error| error.to_string());
+            match (&found, &expected) {
+                (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
+                (found, expected) => assert_eq!(found, expected, "{name} {count}"),
+            }
+        }
+        assert_eq!(capable(["lo", "../../proc", "no-such-card"].into_iter()), Vec::<String>::new());
+    }
+}

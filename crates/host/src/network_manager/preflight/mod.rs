@@ -1,0 +1,76 @@
+//! What can be said about a document before anything is touched, and nmstate does not say, or says too late: it tries
+//! what cannot work for 15 to 140 seconds.
+//!
+//! One question per file. What is certain is refused, with the key and what to do; where it is not certain whether
+//! something works, that is a warning, and the change is made. `check` needs nothing but the document and the state of
+//! the machine. What depends on what the machine can do (`abilities`) is only asked when something is to be changed:
+//! what is already so needs no ability.
+
+mod addresses;
+mod bases;
+mod functions;
+mod missing;
+mod mtu;
+mod names;
+mod plugins;
+mod ports;
+mod routes;
+mod versions;
+mod vlans;
+
+pub(super) use versions::Version;
+
+use names::World;
+
+use crate::error::HostError;
+use crate::host::Warning;
+use crate::state::{NetworkState, interface_name};
+
+/// What is known about NetworkManager and the kernel.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Facts {
+    /// `None` when it does not say, or in a way that nobody understands.
+    pub(super) network_manager: Option<Version>,
+    /// NetworkManager says that it has its plugin for Open vSwitch. `None` when it does not say anything about plugins.
+    pub(super) open_vswitch: Option<bool>,
+    /// NetworkManager says that it can switch forwarding for one interface.
+    pub(super) forwarding: bool,
+    /// The cards that can have virtual functions.
+    pub(super) with_functions: Vec<String>,
+}
+
+/// Refuses what cannot work on a machine like `current`, whatever its abilities. `desired` in nmstate's own spelling.
+pub(super) fn check(desired: &NetworkState, current: &NetworkState) -> Result<Vec<Warning>, HostError> {
+    let world = World { desired, current };
+    missing::check(world)?;
+    bases::check(world)?;
+    vlans::check(world)?;
+    let mut warnings = ports::check(world)?;
+    warnings.extend(mtu::check(world)?);
+    warnings.extend(addresses::check(world)?);
+    warnings.extend(routes::check(world)?);
+    Ok(warnings)
+}
+
+/// Refuses what this machine cannot do. Only the interfaces of `difference` are looked at: the others are as desired.
+pub(super) fn abilities(
+    desired: &NetworkState,
+    current: &NetworkState,
+    difference: &NetworkState,
+    facts: &Facts,
+) -> Result<Vec<Warning>, HostError> {
+    let mut warnings = Vec::new();
+    let changed = |name: &str| difference.interfaces().any(|interface| interface_name(interface) == name);
+    let world = World { desired, current };
+    for interface in world.wanted().filter(|interface| changed(interface_name(interface))) {
+        plugins::check(interface, facts)?;
+        functions::check(interface, current, facts)?;
+        warnings.extend(versions::check(interface, current, facts)?);
+    }
+    Ok(warnings)
+}
+
+/// The cards of the document that can have virtual functions, by the file that nmstate looks for as well.
+pub(super) fn with_functions(desired: &NetworkState) -> Vec<String> {
+    functions::capable(desired.interfaces().map(interface_name))
+}
