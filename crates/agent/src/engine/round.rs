@@ -1,6 +1,6 @@
 //! One round of the engine: everything that is due, together if possible, one by one if not.
 
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{collections::BTreeMap, io, slice, time::Duration};
 
 use knmstate_api::enactment::{ProbeResult, Timings};
 use knmstate_core::{document::Document, join::join, needs, progress::Setback};
@@ -12,7 +12,7 @@ use super::{
     guarded::Failure,
     milliseconds,
     prepare::{Prepared, prepare},
-    transaction::{End, Transaction},
+    transaction::{End, Transaction, take_note},
 };
 use crate::store::Store;
 
@@ -68,15 +68,16 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 
     async fn carry_out(&mut self, orders: Vec<Prepared>) -> io::Result<Carried> {
-        let orders = self.without_what_is_met(orders).await?;
+        let mut orders = self.without_what_is_met(orders).await?;
         if orders.len() > 1
-            && let Some(carried) = self.carry_out_together(&orders).await?
+            && let Some(carried) = self.carry_out_together(&mut orders).await?
         {
             return Ok(carried);
         }
         let mut carried = Carried::Unchanged;
-        for order in orders {
-            let end = self.transaction(&[&order], order.desired.clone()).carry_out().await;
+        for mut order in orders {
+            let desired = order.desired.clone();
+            let end = self.transaction(slice::from_mut(&mut order), desired).carry_out().await;
             match end {
                 End::Stopped => break,
                 End::Unchanged(timings) => self.succeeded(&order, Achieved::Already, &timings, Vec::new())?,
@@ -120,11 +121,18 @@ impl<H: Host, S: Store> Engine<H, S> {
 
     /// What is as ordered is not touched because something else is not. Orders that contradict each other are left as
     /// they are: the one that is met would change with every start.
-    async fn without_what_is_met(&mut self, orders: Vec<Prepared>) -> io::Result<Vec<Prepared>> {
+    async fn without_what_is_met(&mut self, mut orders: Vec<Prepared>) -> io::Result<Vec<Prepared>> {
         let Some(whole) = joined(&orders).filter(|_| orders.len() > 1) else { return Ok(orders) };
         let begun = Instant::now();
         // One look is enough when all is well, as it is after most starts.
-        let all_met = self.is_met(&whole).await;
+        let all_met = match self.host.plan(&whole).await {
+            Ok(plan) => {
+                take_note(&mut orders, &plan.warnings);
+                plan.is_empty()
+            }
+            // Why it cannot be told is found out when it is to be changed.
+            Err(_) => false,
+        };
         let mut left = Vec::new();
         for order in orders {
             if all_met || self.is_met(&order.desired).await {
@@ -144,19 +152,18 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 
     /// Several orders as one change. `None` when they have to be tried one by one, so that blame falls on the right one.
-    async fn carry_out_together(&mut self, orders: &[Prepared]) -> io::Result<Option<Carried>> {
+    async fn carry_out_together(&mut self, orders: &mut [Prepared]) -> io::Result<Option<Carried>> {
         let Some(whole) = joined(orders) else { return Ok(None) };
-        let members: Vec<&Prepared> = orders.iter().collect();
-        match self.transaction(&members, whole).carry_out().await {
+        match self.transaction(orders, whole).carry_out().await {
             End::Stopped => Ok(Some(Carried::Unchanged)),
             End::Unchanged(timings) => {
-                for order in orders {
+                for order in orders.iter() {
                     self.succeeded(order, Achieved::Already, &timings, Vec::new())?;
                 }
                 Ok(Some(Carried::Unchanged))
             }
             End::Changed { took, timings, probes } => {
-                for order in orders {
+                for order in orders.iter() {
                     let own = |name: &str| order.probes.iter().any(|probe| probe.name == name);
                     let probes = probes.iter().filter(|probe| own(&probe.name)).cloned().collect();
                     self.succeeded(order, Achieved::Changed { took }, &timings, probes)?;
@@ -164,7 +171,7 @@ impl<H: Host, S: Store> Engine<H, S> {
                 Ok(Some(Carried::Changed))
             }
             End::Failed { failure, timings } if failure.concerns_all() => {
-                for order in orders {
+                for order in orders.iter() {
                     self.failed(&order.policy, &failure, &timings)?;
                 }
                 Ok(Some(if failure.is_open { Carried::Open } else { Carried::Unchanged }))
@@ -179,7 +186,7 @@ impl<H: Host, S: Store> Engine<H, S> {
 
     fn transaction<'a>(
         &'a mut self,
-        orders: &'a [&'a Prepared],
+        orders: &'a mut [Prepared],
         desired: NetworkState,
     ) -> Transaction<'a, H, S> {
         Transaction {

@@ -17,7 +17,7 @@ use knmstate_core::{
     probes::Probe,
     progress::{Progress, Setback},
 };
-use knmstate_host::{Events, Host, NetworkState, Topic};
+use knmstate_host::{Events, Host, NetworkState, RouteList, Topic, Warning};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -50,7 +50,8 @@ pub(super) struct Transaction<'a, H, S> {
     pub prober: &'a Prober<H>,
     pub enactments: &'a mut Enactments<S>,
     pub progress: &'a Progress,
-    pub orders: &'a [&'a Prepared],
+    /// What is found out about them on the way is added to their notes.
+    pub orders: &'a mut [Prepared],
     pub desired: NetworkState,
     pub stop: watch::Receiver<bool>,
 }
@@ -73,16 +74,17 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
         let mut clock = Laps::start();
         let plan = self.host.plan(&self.desired).await.map_err(|error| Failure::of_host(&error))?;
         timings.prepare_milliseconds = Some(clock.lap());
+        take_note(self.orders, &plan.warnings);
         if plan.is_empty() {
             return Ok(None);
         }
         let policies: Vec<&str> = self.orders.iter().map(|order| &*order.policy).collect();
         tracing::info!(?policies, difference = %plan.difference.into_value(), "the network is about to be changed");
-        for order in self.orders {
+        for order in &*self.orders {
             let failures = self.progress.failures(&order.policy);
             self.enactments.begun(order, failures).map_err(|error| cannot_note(&error))?;
         }
-        let longest = |time: fn(&Prepared) -> Duration| self.orders.iter().map(|order| time(order)).max();
+        let longest = |time: fn(&Prepared) -> Duration| self.orders.iter().map(time).max();
         let guarded = Guarded {
             host: self.host,
             prober: self.prober,
@@ -108,6 +110,23 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
     }
 }
 
+/// Gives each order the warnings that are about it: about an interface of its document, or about no interface at all.
+pub(super) fn take_note(orders: &mut [Prepared], warnings: &[Warning]) {
+    let is_alone = orders.len() == 1;
+    for order in orders {
+        for warning in warnings {
+            let concerns = match warning.place.interface_name() {
+                Some(name) => order.desired.interface(name).is_some(),
+                None => order.desired.routes(RouteList::Config).next().is_some(),
+            };
+            let note = warning.to_string();
+            if (is_alone || concerns) && !order.notes.contains(&note) {
+                order.notes.push(note);
+            }
+        }
+    }
+}
+
 fn cannot_note(error: &std::io::Error) -> Failure {
     Failure {
         why: format!("the order could not be noted on the node's disk, so nothing was touched: {error}"),
@@ -125,5 +144,42 @@ pub(crate) async fn wait_for(events: &mut Events, topic: Topic) {
             Some(_) => {}
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knmstate_host::Place;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_warning_goes_to_the_order_that_it_is_about() {
+        let order = |policy: &str, document: serde_json::Value| Prepared {
+            policy: policy.to_owned(),
+            desired: NetworkState::parse(document).expect("a state"),
+            captured: Default::default(),
+            features: Vec::new(),
+            notes: vec!["a plain bridge".to_owned()],
+            probes: Vec::new(),
+            transaction_deadline: Duration::ZERO,
+            probe_deadline: Duration::ZERO,
+        };
+        let warning = |place: Place| Warning { place, what: "mind it".to_owned() };
+        let about_eth1 = warning(Place::interface("eth1").below("mtu"));
+        let about_a_route = warning(Place::key("routes.config").entry(0));
+        let eth1 = json!({ "interfaces": [{ "name": "eth1" }] });
+        let route = json!({ "routes": { "config": [{ "next-hop-interface": "eth2" }] } });
+        let mut orders = [order("card", eth1.clone()), order("route", route)];
+        // Also when it is said twice: of all orders, and then of each.
+        for _ in 0..2 {
+            take_note(&mut orders, &[about_eth1.clone(), about_a_route.clone()]);
+        }
+        assert_eq!(orders[0].notes, ["a plain bridge", "interfaces[eth1].mtu: mind it"]);
+        assert_eq!(orders[1].notes, ["a plain bridge", "routes.config[0]: mind it"]);
+        let mut alone = [order("card", eth1)];
+        take_note(&mut alone, &[about_a_route]);
+        assert_eq!(alone[0].notes, ["a plain bridge", "routes.config[0]: mind it"]);
     }
 }

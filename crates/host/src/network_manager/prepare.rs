@@ -1,14 +1,14 @@
 //! What would be done about a desired state, worked out before anything is touched.
 
 use nmstate::{NetworkState as Document, NmstateError};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::classify::{self, Stage};
 use super::options::Limits;
 use super::profiles::that_bring_up;
 use super::service::Service;
 use super::{engine, kinds, memory_only, misunderstood, preflight};
-use crate::error::HostError;
+use crate::error::{HostError, Place};
 use crate::host::Warning;
 use crate::secrets::Scrubber;
 use crate::state::{NetworkState, RouteList, interface_name};
@@ -57,6 +57,8 @@ pub(super) async fn prepare(
     // nmstate writes its own words where people may choose between several.
     let spelled = NetworkState::parse(engine::to_value(&document)?)?;
     let mut warnings = preflight::check(&spelled, &before)?;
+    let to_come = preflight::functions_to_come(&spelled, &before);
+    let current = with_cards(current, &to_come)?;
     document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
     let difference =
         engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
@@ -68,7 +70,9 @@ pub(super) async fn prepare(
     warnings.extend(preflight::abilities(&spelled, &before, &difference, &facts)?);
     kinds::check(desired, &before).await?;
     let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;
-    let revert = engine::to_value(&revert)?;
+    let revert = NetworkState::parse(engine::to_value(&revert)?)?
+        .without_interfaces(|interface| to_come.iter().any(|name| name == interface_name(interface)))
+        .into_value();
     // A change of one interface may reach into others: its ports, those that it is the controller of.
     for interface in NetworkState::parse(revert.clone())?.interfaces() {
         let name = interface_name(interface);
@@ -84,6 +88,17 @@ pub(super) async fn prepare(
         }
     }
     Ok((Some(Prepared { document, difference, before, revert, touched, scrubber }), warnings))
+}
+
+/// The state as it will be with some cards more, which nobody uses yet.
+fn with_cards(mut state: Document, names: &[String]) -> Result<Document, HostError> {
+    for name in names {
+        let card = json!({ "name": name, "type": "ethernet", "state": "down" });
+        state.append_interface_data(serde_json::from_value(card).map_err(|error| {
+            HostError::invalid(Place::interface(name), format!("it cannot be a virtual function: {error}"))
+        })?);
+    }
+    Ok(state)
 }
 
 /// The difference without the interfaces that are to be gone and are: nmstate lists them all the same. As long as
@@ -111,4 +126,28 @@ async fn without_what_is_gone(
     };
     Ok(difference
         .without_interfaces(|interface| is_nowhere(interface) && !has_profile(interface_name(interface))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// nmstate's own checks, with nobody's help, would refuse what nmstate can apply.
+    #[test]
+    fn virtual_functions_can_be_made_and_used_in_one_document() {
+        let parse = |value: Value| serde_json::from_value::<Document>(value).expect("a document");
+        let current = parse(json!({ "interfaces": [
+            { "name": "eth1", "type": "ethernet", "state": "up", "ethernet": { "sr-iov": { "total-vfs": 0, "max-vfs": 8 } } },
+        ] }));
+        let desired = parse(json!({ "interfaces": [
+            { "name": "eth1", "type": "ethernet", "state": "up", "ethernet": { "sr-iov": { "total-vfs": 2 } } },
+            { "name": "eth1v0", "type": "ethernet", "state": "up", "mtu": 1400 },
+            { "name": "bond0", "type": "bond", "state": "up",
+              "link-aggregation": { "mode": "active-backup", "port": ["eth1v0"] } },
+        ] }));
+        assert!(desired.validate(Some(&current)).is_err(), "it does not know what will be");
+        let expected = with_cards(current, &["eth1v0".to_owned()]).expect("a state");
+        desired.validate(Some(&expected)).expect("it can be applied");
+        desired.generate_revert(&expected).expect("it can be undone");
+    }
 }

@@ -21,6 +21,7 @@ mod nm_node;
 mod node_commands;
 mod node_guard;
 mod operator;
+mod preflight;
 mod render;
 mod rollout;
 mod standalone;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Facts;
-use super::names::{Interface, has_virtual_functions, number};
+use super::names::{Interface, World, goes_by, has_virtual_functions, kind, number, text};
 use crate::error::{HostError, Place};
 use crate::state::{NetworkState, interface_name};
 
@@ -30,6 +30,28 @@ pub(super) fn check(interface: &Interface, current: &NetworkState, facts: &Facts
         )),
         _ => Ok(()),
     }
+}
+
+/// The names of the cards that the document wants and that can only be virtual functions which it makes. nmstate makes
+/// them before it looks at the rest.
+pub(super) fn to_come(world: World<'_>) -> Vec<String> {
+    let is_made = |interface: &&Interface| {
+        has_virtual_functions(interface) && world.current.interface(interface_name(interface)).is_some()
+    };
+    if world.wanted().find(is_made).is_none() {
+        return Vec::new();
+    }
+    let is_unknown = |name: &str| !world.current.interfaces().any(|interface| goes_by(interface, name));
+    world
+        .wanted()
+        .filter(|interface| {
+            matches!(kind(interface), "ethernet" | "unknown" | "") && !interface.contains_key("veth")
+        })
+        .filter(|interface| text(interface, &["identifier"]).is_none_or(|identifier| identifier == "name"))
+        .map(interface_name)
+        .filter(|name| is_unknown(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The names of those that can.
@@ -73,6 +95,20 @@ mod tests {
                 (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
                 (found, expected) => assert_eq!(found, expected, "{name} {count}"),
             }
+        }
+        let functions =
+            json!({ "name": "eth2", "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": 2 } } });
+        let card = |name: &str| json!({ "name": name, "type": "ethernet" });
+        for (desired, expected) in [
+            (json!([functions, card("eth2v0"), card("eth1")]), &["eth2v0"][..]),
+            (json!([card("eth2v0")]), &[]),
+            (json!([functions, { "name": "v1", "type": "veth", "veth": { "peer": "v2" } }]), &[]),
+            (json!([functions, { "name": "bond0", "type": "bond" }]), &[]),
+            (json!([functions, { "name": "m", "type": "ethernet", "identifier": "mac-address" }]), &[]),
+            (json!([functions, { "name": "eth2v0", "type": "ethernet", "state": "absent" }]), &[]),
+        ] {
+            let desired = state_of(json!({ "interfaces": desired }));
+            assert_eq!(to_come(World { desired: &desired, current: &current }), expected, "{desired:?}");
         }
         assert_eq!(capable(["lo", "../../proc", "no-such-card"].into_iter()), Vec::<String>::new());
     }

@@ -70,6 +70,11 @@ pub(super) fn abilities(
     Ok(warnings)
 }
 
+/// The cards that will be there when the virtual functions of the document are.
+pub(super) fn functions_to_come(desired: &NetworkState, current: &NetworkState) -> Vec<String> {
+    functions::to_come(World { desired, current })
+}
+
 /// The cards of the document that can have virtual functions, by the file that nmstate looks for as well.
 pub(super) fn with_functions(desired: &NetworkState) -> Vec<String> {
     functions::capable(desired.interfaces().map(interface_name))
