@@ -158,6 +158,7 @@ mod tests {
     fn a_warning_goes_to_the_order_that_it_is_about() {
         let order = |policy: &str, document: serde_json::Value| Prepared {
             policy: policy.to_owned(),
+            leases: Vec::new(),
             desired: NetworkState::parse(document).expect("a state"),
             captured: Default::default(),
             features: Vec::new(),

@@ -4,6 +4,7 @@
 //! and block the thread.
 
 mod expressions;
+mod lifetimes;
 mod references;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ pub fn resolve(
             captured.insert(name, without_secrets(state));
         }
     }
+    lifetimes::take_off(&mut document);
     Ok(Resolved { desired: NetworkState::parse(Value::Object(document))?, captured })
 }
 
