@@ -16,6 +16,7 @@
 
 pub mod api_server;
 pub mod binaries;
+pub mod features;
 pub mod fleet;
 mod forward;
 pub mod handler;
@@ -40,6 +41,7 @@ mod reboot;
 pub mod request;
 pub mod role;
 pub mod services;
+pub mod shell;
 mod skip;
 mod snapshot;
 pub mod sweep;

@@ -32,6 +32,16 @@ pub fn keep_scratch() -> bool {
     variable("KNMSTATE_RIG_KEEP").is_some()
 }
 
+/// `KNMSTATE_EXAMPLES=bond/` tries only those examples whose name has this in it.
+pub fn wanted_examples() -> Option<String> {
+    variable("KNMSTATE_EXAMPLES")
+}
+
+/// Where `scripts/test` wants noted what was seen to work.
+pub fn seen_features() -> Option<PathBuf> {
+    variable("KNMSTATE_SEEN").map(PathBuf::from)
+}
+
 /// Where `scripts/test` wants skipped tests noted.
 pub fn skip_list() -> Option<PathBuf> {
     variable("KNMSTATE_SKIPPED").map(PathBuf::from)

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{NmNode, wait};
+use crate::{NmNode, machine::EXEC_LIMIT, shell::Shell, wait};
 
 const REST_LIMIT: Duration = Duration::from_secs(30);
 
@@ -14,7 +14,52 @@ const REST_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, PartialEq)]
 pub struct Snapshot(Value);
 
+/// The parts that `ip` tells as JSON, then the others, each followed by a separator. One command for all of it, because
+/// each command costs a full-kernel node more than its work.
+const LOOK: &str = "
+    tell() { \"$@\"; printf '\\036'; }
+    tell ip -j addr
+    tell ip -j -4 route show table all
+    tell ip -j -6 route show table all
+    tell ip -j rule
+    tell cat /etc/resolv.conf
+    tell hostname
+    tell ls /etc/NetworkManager/system-connections";
+const PARTS_OF_IP: usize = 4;
+
 impl Snapshot {
+    /// What a node is like now.
+    pub async fn of(node: &impl Shell) -> Result<Self> {
+        let told = node.lines(LOOK, EXEC_LIMIT).await?.success()?;
+        let mut found = Vec::new();
+        for (index, text) in told.split_terminator('\u{1e}').enumerate() {
+            if index >= PARTS_OF_IP {
+                found.push(json!(text));
+                continue;
+            }
+            let mut part = if text.trim().is_empty() { json!([]) } else { serde_json::from_str(text)? };
+            for key in ["valid_life_time", "preferred_life_time", "expires"] {
+                strip(&mut part, key);
+            }
+            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
+            part.as_array_mut()
+                .into_iter()
+                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
+            found.push(part);
+        }
+        Ok(Self(Value::Array(found)))
+    }
+
+    /// Waits until everything on the node is as it was.
+    pub async fn is_again_on(&self, node: &impl Shell, limit: Duration) -> Result<()> {
+        wait::until(limit, "the node to be as before", async || {
+            let now = Self::of(node).await?;
+            ensure!(now == *self, "{}", differences(self, &now));
+            Ok(())
+        })
+        .await
+    }
+
     /// Whether a text, such as an address, is anywhere in it.
     pub fn mentions(&self, text: &str) -> bool {
         self.0.to_string().contains(text)
@@ -29,37 +74,12 @@ impl fmt::Debug for Snapshot {
 
 impl NmNode {
     pub async fn snapshot(&self) -> Result<Snapshot> {
-        let mut found = Vec::new();
-        for command in [
-            &["ip", "-j", "addr"][..],
-            &["ip", "-j", "-4", "route", "show", "table", "all"],
-            &["ip", "-j", "-6", "route", "show", "table", "all"],
-            &["ip", "-j", "rule"],
-        ] {
-            let mut part = self.exec(command.iter().copied()).await?.json()?;
-            for key in ["valid_life_time", "preferred_life_time", "expires"] {
-                strip(&mut part, key);
-            }
-            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
-            part.as_array_mut()
-                .into_iter()
-                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
-            found.push(part);
-        }
-        found.push(json!(self.exec(["cat", "/etc/resolv.conf"]).await?.success()?));
-        let profiles = self.exec(["ls", "/etc/NetworkManager/system-connections"]).await?;
-        found.push(json!(profiles.stdout()));
-        Ok(Snapshot(Value::Array(found)))
+        Snapshot::of(self).await
     }
 
     /// Waits until everything is as it was.
     pub async fn is_again(&self, before: &Snapshot, limit: Duration) -> Result<()> {
-        wait::until(limit, "the node to be as before", async || {
-            let now = self.snapshot().await?;
-            ensure!(now == *before, "{}", differences(before, &now));
-            Ok(())
-        })
-        .await
+        before.is_again_on(self, limit).await
     }
 
     /// Gives `eth0` what would otherwise depend on chance, and waits until the node moves no more.

@@ -3,6 +3,7 @@
 mod admission_rules;
 mod admission_webhook;
 mod api_server;
+mod catalogue;
 mod cluster;
 mod controller_doors;
 mod crds;

@@ -1,7 +1,7 @@
 //! What a machine finds on its disk when a MachineConfig has come to it, written the way Ignition would.
 
 use anyhow::{Context as _, Result, ensure};
-use rig::{NmNode, UmlNode, process::Invocation};
+use rig::{NmNode, UmlNode, process::Invocation, shell::Shell};
 use serde_json::Value;
 
 /// The files and units of a MachineConfig.
@@ -41,25 +41,15 @@ impl Given {
 }
 
 /// A machine that can be given files.
-pub(super) trait Machine {
-    async fn give(&self, given: &Given) -> Result<()>;
-}
-
-impl Machine for NmNode {
+pub(super) trait Machine: Shell {
     async fn give(&self, given: &Given) -> Result<()> {
-        let write = Invocation::new(["sh"]).stdin(given.script());
-        self.exec_with(write, super::LIMIT).await?.success()?;
+        self.run(Invocation::new(["sh"]).stdin(given.script()), super::LIMIT).await?.success()?;
         Ok(())
     }
 }
 
-impl Machine for UmlNode {
-    async fn give(&self, given: &Given) -> Result<()> {
-        let write = Invocation::new(["sh"]).stdin(given.script());
-        self.exec_with(write, super::LIMIT).await?.success()?;
-        Ok(())
-    }
-}
+impl Machine for NmNode {}
+impl Machine for UmlNode {}
 
 /// What a machine loses when it is switched off.
 pub(super) trait Forgetful {
