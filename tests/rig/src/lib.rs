@@ -47,6 +47,7 @@ mod snapshot;
 pub mod sweep;
 pub mod traffic;
 pub mod uml_node;
+mod userland;
 pub mod wait;
 
 pub use api_server::{ApiServer, BoundTo};
@@ -58,3 +59,4 @@ pub use process::Output;
 pub use skip::skip;
 pub use snapshot::Snapshot;
 pub use uml_node::UmlNode;
+pub use userland::Userland;

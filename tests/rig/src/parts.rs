@@ -17,9 +17,14 @@ pub async fn helm() -> Result<String> {
     part("KNMSTATE_HELM").await
 }
 
-/// The root folder of full-kernel nodes.
-pub async fn uml_root() -> Result<PathBuf> {
-    Ok(part("KNMSTATE_UML_ROOT").await?.into())
+/// The root folder of full-kernel nodes with a release of Debian, such as `trixie`.
+pub async fn uml_root(suite: &str) -> Result<PathBuf> {
+    Ok(part(&format!("KNMSTATE_UML_ROOT_{}", suite.to_uppercase())).await?.into())
+}
+
+/// The kernel of full-kernel nodes with simulated cards.
+pub async fn uml_kernel() -> Result<String> {
+    part("KNMSTATE_UML_KERNEL").await
 }
 
 /// Where labs make their scratch folders.

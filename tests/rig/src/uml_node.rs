@@ -28,6 +28,7 @@ use crate::{
     parts,
     process::{Invocation, Output, tail},
     services::GATEWAY,
+    userland::Userland,
     wait,
 };
 
@@ -38,11 +39,19 @@ const AGENT_SLACK: Duration = Duration::from_secs(10);
 /// How long a dead guest can go unnoticed.
 const PULSE: Duration = Duration::from_millis(50);
 const MEMORY: &str = "512M";
+/// Of the package `user-mode-linux`.
+const PACKAGED_KERNEL: &str = "linux.uml";
 
 impl Lab {
     /// A node with a kernel of its own.
     pub fn uml_node(&self, name: &str) -> UmlNodeBuilder {
-        UmlNodeBuilder { lab: self.clone(), name: name.to_owned(), root: None }
+        UmlNodeBuilder {
+            lab: self.clone(),
+            name: name.to_owned(),
+            userland: Userland::default(),
+            open_vswitch: false,
+            simulated_cards: 0,
+        }
     }
 }
 
@@ -50,31 +59,46 @@ impl Lab {
 pub struct UmlNodeBuilder {
     lab: Lab,
     name: String,
-    root: Option<PathBuf>,
+    userland: Userland,
+    open_vswitch: bool,
+    simulated_cards: u8,
 }
 
 impl UmlNodeBuilder {
-    /// Another root folder than the usual one, made by `uml/build-rootfs`: another version of NetworkManager.
+    /// Another Debian than the usual one, and so another version of NetworkManager.
     #[must_use]
-    pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
-        self.root = Some(root.into());
+    pub fn userland(mut self, userland: Userland) -> Self {
+        self.userland = userland;
+        self
+    }
+
+    /// With Open vSwitch running, on the Debian whose NetworkManager can drive it.
+    #[must_use]
+    pub fn open_vswitch(mut self) -> Self {
+        self.open_vswitch = true;
+        self.userland(Userland::Debian14)
+    }
+
+    /// With cards `sim0`, `sim1` … that can be split into VFs, on a kernel that has such. What they send is lost.
+    #[must_use]
+    pub fn simulated_cards(mut self, count: u8) -> Self {
+        self.simulated_cards = count;
         self
     }
 
     /// Returns when NetworkManager has finished starting.
     pub async fn start(self) -> Result<UmlNode> {
         let agent = binaries::program("guest-agent").await?;
-        let root = match self.root {
-            Some(root) => root,
-            None => parts::uml_root().await?,
-        };
+        let root = parts::uml_root(self.userland.suite()).await?;
+        let (kernel, extras) = self.kernel_and_extras().await?;
         let number = self.lab.next_node()?;
         let folder = self.lab.folder().join(&self.name);
         std::fs::create_dir(&folder).with_context(|| format!("a node named {}", self.name))?;
         let console = folder.join("console.log");
         let run =
             Invocation::new([rig_file("uml/run"), folder.clone()].map(|path| path.display().to_string()))
-                .args(kernel_parameters(&self.name, number, &root, &agent)?);
+                .args([kernel])
+                .args(kernel_parameters(&self.name, number, &root, &agent, extras)?);
         let machine = Machine::start(&self.lab, &self.name, run, &[], &console).await?;
         machine.plug_in(&self.lab, number, 0, Segment::Front).await?;
         machine.plug_in(&self.lab, number, 1, Segment::Back).await?;
@@ -83,11 +107,31 @@ impl UmlNodeBuilder {
         node.wait_until_ready().await?;
         Ok(node)
     }
+
+    /// The kernel, and what its first process is told beyond the usual.
+    async fn kernel_and_extras(&self) -> Result<(String, Vec<String>)> {
+        Ok(match (self.simulated_cards, self.open_vswitch) {
+            (0, false) => (PACKAGED_KERNEL.to_owned(), Vec::new()),
+            (0, true) => (PACKAGED_KERNEL.to_owned(), vec!["NODE_OPEN_VSWITCH=yes".to_owned()]),
+            // A kernel with bonds built in makes one at once, if it is not told otherwise.
+            (count, false) => (
+                parts::uml_kernel().await?,
+                vec![format!("NODE_SIMULATED_CARDS={count}"), "bonding.max_bonds=0".to_owned()],
+            ),
+            (_, true) => bail!("no kernel here has both simulated cards and Open vSwitch"),
+        })
+    }
 }
 
 /// What the guest's first process finds as its environment, after the words for the kernel itself.
-fn kernel_parameters(name: &str, number: u8, root: &Path, agent: &Path) -> Result<Vec<String>> {
-    let parameters = vec![
+fn kernel_parameters(
+    name: &str,
+    number: u8,
+    root: &Path,
+    agent: &Path,
+    extras: Vec<String>,
+) -> Result<Vec<String>> {
+    let mut parameters = vec![
         format!("mem={MEMORY}"),
         format!("init={}", rig_file("uml/guest/init").display()),
         format!("NODE_NAME={name}"),
@@ -99,6 +143,7 @@ fn kernel_parameters(name: &str, number: u8, root: &Path, agent: &Path) -> Resul
         // The first byte marks it as made up, the last but one is the node, the last the card.
         format!("NODE_MAC=02:99:00:00:{number:02x}"),
     ];
+    parameters.extend(extras);
     for parameter in &parameters {
         ensure!(
             !parameter.contains([' ', '"', ',']),

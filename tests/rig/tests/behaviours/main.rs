@@ -25,6 +25,7 @@ mod operator;
 mod preflight;
 mod render;
 mod rollout;
+mod sr_iov;
 mod standalone;
 mod standalone_full_kernel;
 mod uml_node;

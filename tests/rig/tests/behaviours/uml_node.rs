@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use rig::{Lab, UmlNode, binaries, leftovers, process::Invocation, wait};
+use rig::{Lab, UmlNode, Userland, binaries, leftovers, process::Invocation, wait};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
@@ -36,6 +36,64 @@ async fn a_full_kernel_boots_with_network_manager_and_three_cards() -> Result<()
     node.exec(["ethtool", "--show-ring", "*"]).await?;
     node.exec(["true"]).await?.success()?;
     Ok(())
+}
+
+#[tokio::test]
+async fn each_userland_has_its_version_of_network_manager() -> Result<()> {
+    let lab = Lab::new().await?;
+    for userland in Userland::ALL {
+        let node = lab.uml_node(userland.suite()).userland(userland).start().await?;
+        let version = node.exec(["NetworkManager", "--version"]).await?.success()?;
+        ensure!(version.starts_with(&format!("{}.", userland.network_manager())), "{userland:?}: {version}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_open_vswitch_bridge_is_made_through_nmstate_and_carries_traffic() -> Result<()> {
+    let lab = Lab::new().await?;
+    let node = lab.uml_node("node1").open_vswitch().start().await?;
+    apply(&node, &json!({"interfaces": [
+        {"name": "br1", "type": "ovs-bridge", "state": "up", "bridge": {"port": [{"name": "eth1"}, {"name": "inside"}]}},
+        {"name": "inside", "type": "ovs-interface", "state": "up",
+         "ipv4": {"enabled": true, "dhcp": false, "address": [{"ip": "10.98.0.80", "prefix-length": 24}]}},
+    ]}))
+    .await?;
+    // The kernel's part of Open vSwitch, and not the slow one in a process.
+    let datapath = node.exec(["ovs-dpctl", "show"]).await?.success()?;
+    ensure!(datapath.contains("eth1") && datapath.contains("inside (internal)"), "{datapath}");
+    eventually(&node, &["ping", "-c1", "-W1", "10.98.0.1"]).await
+}
+
+#[tokio::test]
+async fn a_simulated_card_splits_into_functions_with_interfaces() -> Result<()> {
+    let lab = Lab::new().await?;
+    let node = lab.uml_node("node1").simulated_cards(2).start().await?;
+    let cards = async || node.exec(["nmcli", "-t", "-f", "DEVICE,STATE", "device"]).await?.success();
+    let found = cards().await?;
+    for expected in ["eth3:disconnected", "sim0:disconnected", "sim1:disconnected", "mgmt0:unmanaged"] {
+        ensure!(found.lines().any(|card| card == expected), "no {expected} in\n{found}");
+    }
+    let device = "/sys/class/net/sim0/device";
+    node.exec(["sh", "-c", &format!("echo 2 >{device}/sriov_numvfs")]).await?.success()?;
+    wait::until(SOON, "interfaces of the functions", async || {
+        let found = cards().await?;
+        ensure!(found.contains("sim0v0:disconnected") && found.contains("sim0v1:disconnected"), "{found}");
+        Ok(())
+    })
+    .await?;
+    let listed = node.exec(["ls", &format!("{device}/virtfn1/net")]).await?.success()?;
+    assert_eq!(listed.trim(), "sim0v1");
+    let links = node.exec(["ip", "-j", "link", "show", "sim0"]).await?.json()?;
+    assert_eq!(links[0]["vfinfo_list"].as_array().map(Vec::len), Some(2), "{links:#}");
+
+    node.exec(["sh", "-c", &format!("echo 0 >{device}/sriov_numvfs")]).await?.success()?;
+    wait::until(SOON, "the functions to go", async || {
+        let found = cards().await?;
+        ensure!(!found.contains("sim0v"), "{found}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
