@@ -1,7 +1,7 @@
 # The index of commands. `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test lint bench cluster image generate
+.PHONY: help setup demo test features lint bench cluster image generate
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: setup ## Shows policies, a rollback and the report on a machine of namespa
 
 test: setup ## Runs every test on real parts and prints a summary
 	@scripts/test
+
+features: setup ## Tries every example and writes docs/features.md from what was seen
+	@scripts/features
 
 lint: setup ## Formatting, scripts, clippy, documentation, dependencies, generated files
 	@scripts/lint

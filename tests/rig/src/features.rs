@@ -137,7 +137,9 @@ fn by_version(seen: &[Seen]) -> String {
 }
 
 fn not_on_a_kernel(seen: &[Seen]) -> String {
-    let mut text = "\n## Not verified on a kernel\n\nWhat NetworkManager would be told was looked at instead.\n\n".to_owned();
+    let mut text =
+        "\n## Not verified on a kernel\n\nWhat NetworkManager would be told was looked at instead.\n\n"
+            .to_owned();
     for (example, ways) in rows(seen) {
         if let Some(why) = ways.iter().find_map(|one| one.because.as_deref()) {
             text.push_str(&format!("- `{example}`: {why}\n"));
@@ -204,6 +206,9 @@ mod tests {
     fn a_new_version_alone_is_no_difference() {
         let text = |version: &str| document(&[seen("bond/xor", version, Way::Standalone)]);
         assert!(same_but_for_versions(&text("1.58"), &text("1.60")));
-        assert!(!same_but_for_versions(&text("1.58"), &document(&[seen("bond/rr", "1.58", Way::Standalone)])));
+        assert!(!same_but_for_versions(
+            &text("1.58"),
+            &document(&[seen("bond/rr", "1.58", Way::Standalone)])
+        ));
     }
 }

@@ -12,7 +12,8 @@ pub(super) fn take_off(document: &mut Map<String, Value>) {
     for interface in interfaces.into_iter().flatten() {
         for family in ["ipv4", "ipv6"] {
             let Some(section) = interface.get_mut(family).and_then(Value::as_object_mut) else { continue };
-            let is_lent = ["dhcp", "autoconf"].iter().any(|key| section.get(*key) == Some(&Value::Bool(true)));
+            let is_lent =
+                ["dhcp", "autoconf"].iter().any(|key| section.get(*key) == Some(&Value::Bool(true)));
             let addresses = section.get_mut("address").and_then(Value::as_array_mut).filter(|_| !is_lent);
             for address in addresses.into_iter().flatten().filter_map(Value::as_object_mut) {
                 for lifetime in LIFETIMES {

@@ -12,7 +12,7 @@ use crate::{
 
 /// The types of interfaces that a file can describe in full. nmstate writes files for some others too, but leaves out
 /// what makes them what they are.
-const TYPES: [&str; 15] = [
+const TYPES: [&str; 16] = [
     "ethernet",
     "veth",
     "bond",
@@ -25,6 +25,7 @@ const TYPES: [&str; 15] = [
     "mac-vtap",
     "infiniband",
     "macsec",
+    "ipsec",
     "ovs-bridge",
     "ovs-interface",
     "loopback",

@@ -14,7 +14,7 @@ mod through_cluster;
 
 use anyhow::{Context as _, Result, ensure};
 use rig::{
-    Lab,
+    Lab, Userland,
     features::{Seen, Way},
     parts,
     services::Service,
@@ -38,6 +38,35 @@ async fn standalone_on_a_full_kernel_first_half() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_on_a_full_kernel_second_half() -> Result<()> {
     standalone(Node::Usual(NodeKind::FullKernel), every_second(of_kind(NodeKind::FullKernel)?, 1)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standalone_with_open_vswitch() -> Result<()> {
+    standalone(Node::Usual(NodeKind::OpenVswitch), of_kind(NodeKind::OpenVswitch)?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standalone_with_virtual_functions() -> Result<()> {
+    standalone(Node::Usual(NodeKind::SrIov), of_kind(NodeKind::SrIov)?).await
+}
+
+// Nodes of namespaces have the NetworkManager of Debian 12, the usual full kernel that of Debian 13.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_with_the_network_manager_of_debian_12() -> Result<()> {
+    let cases = chosen(|case| case.expectation.core && case.expectation.node == NodeKind::FullKernel)?;
+    standalone(Node::With(Userland::Debian12), cases).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_with_the_network_manager_of_debian_13() -> Result<()> {
+    let cases = chosen(|case| case.expectation.core && case.expectation.node == NodeKind::Namespaces)?;
+    standalone(Node::With(Userland::Debian13), cases).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_with_the_network_manager_of_debian_14() -> Result<()> {
+    standalone(Node::With(Userland::Debian14), chosen(|case| case.expectation.core)?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use rig::{Lab, NmNode, Output, UmlNode, binaries, process::Invocation, shell::Shell};
+use rig::{Lab, NmNode, Output, UmlNode, Userland, binaries, process::Invocation, shell::Shell};
 use serde_json::Value;
 
 use super::example::{Example, NodeKind};
@@ -16,6 +16,8 @@ const FOLDER: &str = "/run/catalogue";
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
     Usual(NodeKind),
+    /// A full kernel with another NetworkManager.
+    With(Userland),
 }
 
 pub(super) enum Stage {
@@ -49,7 +51,18 @@ impl Stage {
                 node.come_to_rest().await?;
                 Ok(Self::Namespaces(node))
             }
-            _ => Ok(Self::FullKernel(lab.uml_node(NAME).start().await?)),
+            Node::Usual(kind) => {
+                let node = lab.uml_node(NAME);
+                let node = match kind {
+                    NodeKind::OpenVswitch => node.open_vswitch(),
+                    NodeKind::SrIov => node.simulated_cards(2),
+                    _ => node,
+                };
+                Ok(Self::FullKernel(node.start().await?))
+            }
+            Node::With(userland) => {
+                Ok(Self::FullKernel(lab.uml_node(NAME).userland(userland).start().await?))
+            }
         }
     }
 
