@@ -21,7 +21,8 @@ pub enum HostError {
     #[error("{place}: this machine cannot do {what}: {why}")]
     Unsupported { place: Place, what: String, why: String },
 
-    /// Something that the document stands on is not there yet; another change, or a person with a cable, may bring it.
+    /// What the document stands on is not there, or not as it has to be, yet; another change, or a person with a cable,
+    /// may bring it.
     /// Nothing was touched.
     #[error("{place}: {what}")]
     Missing { place: Place, what: String },
@@ -88,7 +89,7 @@ impl HostError {
                 "Leave it out on this node, or give the node a kernel and a NetworkManager that support it."
             }
             Self::Missing { .. } => {
-                "Correct the name, or make what is missing, in this document or in another one."
+                "Correct the named key, or change what it depends on, in this document or in another one; it is tried again."
             }
             Self::Busy { .. } => {
                 "It is tried again once the other change is settled; if it never is, look for another program that configures the network of this node."

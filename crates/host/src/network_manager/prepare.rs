@@ -66,7 +66,7 @@ pub(super) async fn prepare(
     if difference.sections().is_empty() {
         return Ok((None, warnings));
     }
-    let facts = service.facts(preflight::with_functions(&spelled)).await;
+    let facts = service.facts().await.with_those_of_the_kernel(&spelled).await;
     warnings.extend(preflight::abilities(&spelled, &before, &difference, &facts)?);
     kinds::check(desired, &before).await?;
     let revert = document.generate_revert(&current).map_err(|error| refused(error, &touched))?;

@@ -128,7 +128,7 @@ impl Service {
     }
 
     /// What it is able to do. What it does not tell in time is not known.
-    pub(super) async fn facts(&self, with_functions: Vec<String>) -> Facts {
+    pub(super) async fn facts(&self) -> Facts {
         let ask = async {
             let manager = self.manager().await?;
             let version = Version::parse(&manager.version().await?);
@@ -137,7 +137,7 @@ impl Service {
             Ok::<_, zbus::Error>((version, manager.capabilities().await?, bits))
         };
         let Ok(Ok((network_manager, plugins, bits))) = timeout(self.limit, ask).await else {
-            return Facts { with_functions, ..Facts::default() };
+            return Facts::default();
         };
         Facts {
             network_manager,
@@ -145,7 +145,7 @@ impl Service {
                 .filter(|version| version.names_open_vswitch())
                 .map(|_| plugins.contains(&OPEN_VSWITCH)),
             forwarding: bits.get(1).is_some_and(|bits| bits & FORWARDING != 0),
-            with_functions,
+            ..Facts::default()
         }
     }
 

@@ -33,10 +33,25 @@ pub(super) struct Facts {
     pub(super) network_manager: Option<Version>,
     /// NetworkManager says that it has its plugin for Open vSwitch. `None` when it does not say anything about plugins.
     pub(super) open_vswitch: Option<bool>,
+    /// Open vSwitch answers where nmstate asks it.
+    pub(super) open_vswitch_runs: bool,
     /// NetworkManager says that it can switch forwarding for one interface.
     pub(super) forwarding: bool,
     /// The cards that can have virtual functions.
     pub(super) with_functions: Vec<String>,
+}
+
+impl Facts {
+    /// With what is not NetworkManager's, as far as the document is about it.
+    pub(super) async fn with_those_of_the_kernel(self, desired: &NetworkState) -> Self {
+        let world = World { desired, current: desired };
+        Self {
+            open_vswitch_runs: world.wanted().any(plugins::is_of_open_vswitch)
+                && plugins::open_vswitch_runs().await,
+            with_functions: functions::capable(desired.interfaces().map(interface_name)),
+            ..self
+        }
+    }
 }
 
 /// Refuses what cannot work on a machine like `current`, whatever its abilities. `desired` in nmstate's own spelling.
@@ -73,9 +88,4 @@ pub(super) fn abilities(
 /// The cards that will be there when the virtual functions of the document are.
 pub(super) fn functions_to_come(desired: &NetworkState, current: &NetworkState) -> Vec<String> {
     functions::to_come(World { desired, current })
-}
-
-/// The cards of the document that can have virtual functions, by the file that nmstate looks for as well.
-pub(super) fn with_functions(desired: &NetworkState) -> Vec<String> {
-    functions::capable(desired.interfaces().map(interface_name))
 }

@@ -14,8 +14,12 @@ use crate::state::interface_name;
 const USUAL: u64 = 1500;
 
 /// How large the base will be.
+#[derive(Clone, Copy)]
 enum Room {
-    Exactly(u64),
+    /// By the document.
+    Desired(u64),
+    /// As it is now.
+    Found(u64),
     /// As it is now; but something in the document, or a DHCP server, may change that.
     Perhaps(u64),
 }
@@ -30,11 +34,15 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
         let Some((_, _, base)) = bases::of(interface).next() else { continue };
         let place = Place::interface(interface_name(interface)).below("mtu");
         match room(world, base) {
-            Some(Room::Exactly(limit)) if mtu > limit => {
-                let why = format!(
+            Some(room @ (Room::Desired(limit) | Room::Found(limit))) if mtu > limit => {
+                let what = format!(
                     "{mtu} is more than the {limit} of {base}, which it stands on; give {base} a larger mtu, in this document, or this interface a smaller one"
                 );
-                return Err(HostError::invalid(place, why));
+                return Err(match room {
+                    // It may be about to grow, as at a start of the machine.
+                    Room::Found(_) => HostError::Missing { place, what },
+                    _ => HostError::invalid(place, what),
+                });
             }
             Some(Room::Perhaps(limit)) if mtu > limit => warnings.push(Warning {
                 place,
@@ -52,9 +60,9 @@ fn room(world: World<'_>, base: &str) -> Option<Room> {
     let base = world.kernel_name(base);
     let current = world.current.interface(base);
     let now = current.and_then(|current| number(current, &["mtu"]));
-    match world.desired.interface(base) {
+    match world.desired_of(base) {
         Some(desired) => Some(match (number(desired, &["mtu"]), now) {
-            (Some(mtu), _) => Room::Exactly(mtu),
+            (Some(mtu), _) => Room::Desired(mtu),
             (None, Some(now)) => Room::Perhaps(now),
             (None, None) => Room::Perhaps(USUAL),
         }),
@@ -64,7 +72,7 @@ fn room(world: World<'_>, base: &str) -> Option<Room> {
             let stays = matches!(kind(current), "ethernet" | "veth" | "bond" | "dummy");
             let is_free =
                 text(current, &["controller"]).unwrap_or_default().is_empty() && !is_mentioned(world, base);
-            now.map(|now| if stays && is_free { Room::Exactly(now) } else { Room::Perhaps(now) })
+            now.map(|now| if stays && is_free { Room::Found(now) } else { Room::Perhaps(now) })
         }
     }
 }
@@ -89,7 +97,7 @@ mod tests {
     fn checked(desired: &Value) -> Result<Vec<String>, String> {
         let current = state_of(json!({ "interfaces": [
             { "name": "eth1", "type": "ethernet", "mtu": 1500, "alt-names": [{ "name": "lan" }] },
-            { "name": "eth2", "type": "ethernet", "mtu": 9000 },
+            { "name": "eth2", "type": "ethernet", "mtu": 9000, "mac-address": "02:00:00:00:00:02" },
             { "name": "eth3", "type": "ethernet", "mtu": 1500, "controller": "bond0" },
             { "name": "bond0", "type": "bond", "mtu": 1500 }, { "name": "br0", "type": "linux-bridge", "mtu": 1500 },
             { "name": "eth1.5", "type": "vlan", "mtu": 1500, "vlan": { "base-iface": "eth1", "id": 5 } },
@@ -150,6 +158,12 @@ mod tests {
             json!([vlan("eth2", 9000)]),
             json!([vlan("eth1", 9000), { "name": "eth1", "type": "ethernet", "mtu": 9000 }]),
             json!([vlan("bond1", 9000), { "name": "bond1", "type": "bond", "mtu": 9000 }]),
+            json!([vlan("eth2", 9100), { "name": "second", "type": "ethernet", "identifier": "mac-address",
+                "mac-address": "02:00:00:00:00:02", "mtu": 9100 }]),
+            json!([vlan("second", 9100), { "name": "second", "type": "ethernet", "identifier": "mac-address",
+                "mac-address": "02:00:00:00:00:02", "mtu": 9100 }]),
+            json!([vlan("lan", 9000), { "name": "eth1", "type": "ethernet", "mtu": 9000 }]),
+            json!([vlan("eth1", 9000), { "name": "lan", "type": "ethernet", "mtu": 9000 }]),
             json!([vlan("nowhere", 9000)]),
             json!([{ "name": "v", "type": "vlan", "mtu": 9000 }]),
             json!([{ "name": "v", "type": "vlan", "state": "absent", "mtu": 9000, "vlan": { "base-iface": "eth1" } }]),

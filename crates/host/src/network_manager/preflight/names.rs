@@ -64,16 +64,42 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The name that the kernel has for the interface that is called `name`, as far as it is known.
+    /// The name that the kernel has for the interface that is called `name`, as far as it is known. In nmstate's order:
+    /// names of the kernel, then alternative ones, then those of profiles.
     pub(super) fn kernel_name<'b>(self, name: &'b str) -> &'b str
     where
         'a: 'b,
     {
-        let all = || self.current.interfaces().chain(self.desired.interfaces());
-        if all().any(|interface| interface_name(interface) == name) {
-            return name;
-        }
-        all().find(|interface| goes_by(interface, name)).map_or(name, interface_name)
+        let by_name = |state: &'a NetworkState| state.interface(name);
+        let by_alternative =
+            || self.current.interfaces().find(|interface| alternative(interface).any(|known| known == name));
+        let desired = by_name(self.desired);
+        let found = by_name(self.current)
+            .or_else(by_alternative)
+            .or_else(|| desired.and_then(|desired| self.with_address_of(desired)))
+            .or(desired)
+            .or_else(|| {
+                self.desired.interfaces().chain(self.current.interfaces()).find(|other| goes_by(other, name))
+            });
+        found.map_or(name, interface_name)
+    }
+
+    /// What the document says of the interface that the kernel knows by this name.
+    pub(super) fn desired_of(self, kernel_name: &str) -> Option<&'a Interface> {
+        self.desired.interfaces().find(|desired| self.kernel_name(interface_name(desired)) == kernel_name)
+    }
+
+    /// The card that a desired one means by its address.
+    fn with_address_of(self, desired: &Interface) -> Option<&'a Interface> {
+        let (address, keys): (_, &[&str]) = match text(desired, &["identifier"])? {
+            "mac-address" => (text(desired, &["mac-address"])?, &["permanent-mac-address", "mac-address"]),
+            "pci-address" => (text(desired, &["pci-address"])?, &["pci-address"]),
+            _ => return None,
+        };
+        let has = |interface: &Interface, key: &str| {
+            text(interface, &[key]).is_some_and(|found| found.eq_ignore_ascii_case(address))
+        };
+        keys.iter().find_map(|key| self.current.interfaces().find(|interface| has(interface, key)))
     }
 
     /// A pair of cables is made by naming one end of it.
@@ -111,10 +137,12 @@ pub(super) fn goes_by(interface: &Interface, name: &str) -> bool {
 
 fn names(interface: &Interface) -> impl Iterator<Item = &str> {
     let profile = interface.get("profile-name").and_then(Value::as_str);
-    let alternative = interface.get("alt-names").and_then(Value::as_array).into_iter().flatten();
-    once(interface_name(interface))
-        .chain(profile)
-        .chain(alternative.filter_map(|alternative| alternative.get("name").and_then(Value::as_str)))
+    once(interface_name(interface)).chain(profile).chain(alternative(interface))
+}
+
+fn alternative(interface: &Interface) -> impl Iterator<Item = &str> {
+    let names = interface.get("alt-names").and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(|name| name.get("name").and_then(Value::as_str))
 }
 
 pub(super) fn value<'a>(interface: &'a Interface, path: &[&str]) -> Option<&'a Value> {
@@ -168,6 +196,7 @@ pub(super) mod tests {
     fn an_interface_is_found_by_all_of_its_names() {
         let current = state_of(json!({ "interfaces": [
             { "name": "eth1", "type": "ethernet", "profile-name": "uplink", "alt-names": [{ "name": "lan" }] },
+            { "name": "eth2", "type": "ethernet", "mac-address": "02:00:00:00:00:0A", "profile-name": "br1" },
             { "name": "bond0", "type": "bond" },
             { "name": "bond1", "type": "bond" },
         ] }));
@@ -175,7 +204,8 @@ pub(super) mod tests {
             { "name": "eth1", "type": "ethernet", "state": "absent" },
             { "name": "bond1", "type": "bond", "state": "absent" },
             { "name": "bond3", "type": "bond", "state": "absent" },
-            { "name": "by-mac", "identifier": "mac-address", "mac-address": "02:00:00:00:00:01" },
+            { "name": "by-mac", "identifier": "mac-address", "mac-address": "02:00:00:00:00:0a" },
+            { "name": "by-another", "identifier": "mac-address", "mac-address": "02:00:00:00:00:0b" },
             { "name": "br1", "type": "linux-bridge", "state": "down" },
             { "name": "v1", "type": "veth", "veth": { "peer": "v2" } },
         ] }));
@@ -189,7 +219,9 @@ pub(super) mod tests {
             ("bond0", There, "bond0"),
             ("bond1", TakenAway, "bond1"),
             ("bond3", TakenAway, "bond3"),
-            ("by-mac", There, "by-mac"),
+            ("by-mac", There, "eth2"),
+            ("by-another", There, "by-another"),
+            // A new interface that is called like somebody's profile.
             ("br1", There, "br1"),
             ("v1", There, "v1"),
             ("v2", There, "v2"),

@@ -33,12 +33,12 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
                     ),
                 }),
                 Presence::Nowhere => {
-                    let why = format!(
+                    let what = format!(
                         "there is no interface {}, neither on this machine nor in the document; {}",
                         port.name,
                         what_there_is(world, port.name)
                     );
-                    return Err(HostError::invalid(port.place, why));
+                    return Err(HostError::Missing { place: port.place, what });
                 }
                 // nmstate knows what happens to it then.
                 Presence::TakenAway => {}

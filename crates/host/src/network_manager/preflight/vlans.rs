@@ -12,8 +12,7 @@ const HIGHEST: u64 = 4094;
 type Tag<'a> = (&'a str, u64, &'a str);
 
 pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
-    let mut taken: BTreeMap<Tag<'_>, (&str, &str)> =
-        on_the_machine(world).map(|(tag, name)| (tag, (name, "on this machine"))).collect();
+    let mut taken: BTreeMap<Tag<'_>, &str> = BTreeMap::new();
     for interface in world.wanted().filter(|interface| kind(interface) == "vlan") {
         let name = interface_name(interface);
         let place = Place::interface(name).below("vlan").below("id");
@@ -24,14 +23,18 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
             ));
         }
         let Some(tag) = tag(interface, world) else { continue };
-        if let Some((other, whose)) = taken.insert(tag, (name, "in this document"))
-            && other != name
-        {
-            let (base, id, _) = tag;
-            let why = format!(
+        let (base, id, _) = tag;
+        let what = |other: &str, whose: &str| {
+            format!(
                 "VLAN {id} of {base} is {other} already, {whose}; there can be one only: use {other}, let it be absent, or choose another number"
-            );
-            return Err(HostError::invalid(place, why));
+            )
+        };
+        if let Some(other) = taken.insert(tag, name) {
+            return Err(HostError::invalid(place, what(other, "in this document")));
+        }
+        // Whoever has it may let it go.
+        if let Some((_, other)) = on_the_machine(world).find(|(other, _)| *other == tag) {
+            return Err(HostError::Missing { place, what: what(other, "on this machine") });
         }
     }
     Ok(())
@@ -42,9 +45,9 @@ fn on_the_machine<'a>(world: World<'a>) -> impl Iterator<Item = (Tag<'a>, &'a st
     world.current.interfaces().filter(|interface| kind(interface) == "vlan").filter_map(move |interface| {
         let tag = tag(interface, world)?;
         let name = interface_name(interface);
-        let is_mentioned = world.desired.interface(name).is_some_and(|desired| state(desired) != "ignore");
+        let is_mentioned = world.desired_of(name).is_some_and(|desired| state(desired) != "ignore");
         // A base that becomes something else takes its VLANs with it.
-        let base_changes = world.desired.interface(tag.0).is_some_and(|desired| {
+        let base_changes = world.desired_of(tag.0).is_some_and(|desired| {
             let found = world.current.interface(tag.0).map(kind);
             state(desired) != "up" || !matches!(kind(desired), "" | "unknown") && found != Some(kind(desired))
         });
@@ -70,6 +73,7 @@ mod tests {
         let current = state_of(json!({ "interfaces": [
             { "name": "eth1", "type": "ethernet", "alt-names": [{ "name": "lan" }] },
             { "name": "bond0", "type": "bond" }, { "name": "veth0", "type": "veth" },
+            { "name": "eth1.12", "type": "vlan", "alt-names": [{ "name": "twelve" }], "vlan": { "base-iface": "eth1", "id": 12, "protocol": "802.1q" } },
             vlan("eth1.10", "eth1", 10), vlan("bond0.10", "bond0", 10), vlan("veth0.10", "veth0", 10),
         ] }));
         let desired = state_of(json!({ "interfaces": desired }));
@@ -119,12 +123,13 @@ mod tests {
         for desired in [
             json!([vlan("v", "eth1", 0), vlan("w", "eth1", 4094)]),
             json!([vlan("eth1.10", "eth1", 10)]),
+            json!([vlan("twelve", "eth1", 12)]),
             json!([vlan("eth1.11", "eth1", 11), vlan("bond0.11", "bond0", 11)]),
             json!([vlan("v", "eth1", 10), absent("eth1.10")]),
             json!([absent("eth1.10"), vlan("v", "eth1", 10)]),
             json!([vlan("v", "eth1", 10), { "name": "eth1.10", "type": "vlan", "state": "down" }]),
-            json!([vlan("v", "eth1", 10), vlan("eth1.10", "eth1", 12)]),
-            json!([vlan("v", "eth1", 10), vlan("eth1.10", "bond0", 12)]),
+            json!([vlan("v", "eth1", 10), vlan("eth1.10", "eth1", 14)]),
+            json!([vlan("v", "eth1", 10), vlan("eth1.10", "bond0", 14)]),
             json!([other_tag]),
             // What it stands on is made anew.
             json!([vlan("v", "bond0", 10), { "name": "bond0", "type": "linux-bridge" }]),

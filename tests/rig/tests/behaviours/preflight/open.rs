@@ -48,7 +48,8 @@ async fn an_interface_may_go_by_any_of_its_names() -> Result<()> {
 async fn what_the_same_document_makes_is_there_and_what_it_ends_is_not_missed() -> Result<()> {
     let trial = Trial::on_namespaces().await?;
     let pair = json!({ "name": "v1", "type": "veth", "state": "up", "veth": { "peer": "v2" } });
-    trial.works("the other end of a cable as a port", &json!([bridge("v2"), pair])).await?;
+    let other_end = json!({ "name": "v2", "type": "ethernet", "state": "up" });
+    trial.works("the other end of a cable as a port", &json!([bridge("v2"), other_end, pair])).await?;
     assert_eq!(trial.link("v2").await?["master"], "br1");
     trial
         .works(

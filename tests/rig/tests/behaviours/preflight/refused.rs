@@ -30,7 +30,7 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
             ),
             (
                 interfaces(&json!([bridge("br1", "eth9")])),
-                "Invalid",
+                "Missing",
                 "interfaces[br1].bridge.port[0].name: there is no interface eth9, ",
             ),
             (
@@ -51,7 +51,7 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
             ),
             (
                 interfaces(&json!([macvlan("eth2", 1501)])),
-                "Invalid",
+                "Missing",
                 "interfaces[mv1].mtu: 1501 is more than the 1500 of eth2",
             ),
             (interfaces(&json!([eth1(address(33))])), "Invalid", "interfaces[eth1].ipv4.address[0].prefix-length: "),
@@ -129,17 +129,17 @@ async fn nor_on_a_kernel_with_vlans_and_bonds() -> Result<()> {
         .all_are_refused(&[
             (
                 interfaces(&json!([vlan("other", "bond0", 1500)])),
-                "Invalid",
+                "Missing",
                 "interfaces[other].vlan.id: VLAN 7 of bond0 is bond0.7 already, on this machine; ",
             ),
             (
                 interfaces(&json!([vlan("eth2.7", "eth2", 1600)])),
-                "Invalid",
+                "Missing",
                 "interfaces[eth2.7].mtu: 1600 is more than the 1500 of eth2",
             ),
             (
                 interfaces(&json!([vlan("bond0.7", "bond0", 2001)])),
-                "Invalid",
+                "Missing",
                 "interfaces[bond0.7].mtu: 2001 is more than the 2000 of bond0",
             ),
             (
