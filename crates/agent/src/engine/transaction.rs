@@ -160,7 +160,7 @@ mod tests {
             policy: policy.to_owned(),
             leases: Vec::new(),
             desired: NetworkState::parse(document).expect("a state"),
-            captured: Default::default(),
+            captured: std::collections::BTreeMap::default(),
             features: Vec::new(),
             notes: vec!["a plain bridge".to_owned()],
             probes: Vec::new(),

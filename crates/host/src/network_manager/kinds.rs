@@ -4,9 +4,12 @@
 //! the kind with a number of queues that no interface can have. A kernel that knows the kind refuses the number, one that
 //! does not refuses the kind, and nothing is made in either case.
 
+use std::io;
 use std::time::Duration;
 
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_sys::protocols::NETLINK_GENERIC;
+use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
@@ -77,10 +80,60 @@ async fn kernel_knows(kind: InfoKind) -> bool {
     )
 }
 
+/// What the kernel answers to for Open vSwitch.
+const OPEN_VSWITCH: &[u8] = b"ovs_datapath\0";
+
+/// Whether the kernel can move the packets of Open vSwitch. It loads its module for whoever asks.
+pub(super) fn kernel_has_open_vswitch() -> bool {
+    // Anything but a plain "no" counts as yes, as above.
+    !matches!(ask_for_family(OPEN_VSWITCH), Ok(Some(errno)) if errno == -(Errno::ENOENT as i32))
+}
+
+/// Asks for a family of generic netlink by its name. The kernel's error, if that is its answer.
+fn ask_for_family(name: &[u8]) -> io::Result<Option<i32>> {
+    const CONTROL: u16 = 16;
+    const REQUEST: u16 = 1;
+    const GET_FAMILY: u8 = 3;
+    const FAMILY_NAME: u16 = 2;
+    const ERROR: u16 = 2;
+    const HEADERS: usize = 16 + 4 + 4;
+    let attribute = u16::try_from(4 + name.len()).map_err(io::Error::other)?;
+    let whole = (HEADERS + name.len()).next_multiple_of(4);
+    let mut request = Vec::with_capacity(whole);
+    request.extend(u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
+    request.extend(CONTROL.to_ne_bytes());
+    request.extend(REQUEST.to_ne_bytes());
+    // Nobody else uses this socket, so neither a number nor an address is needed.
+    request.extend([0; 8]);
+    request.extend([GET_FAMILY, 1, 0, 0]);
+    request.extend(attribute.to_ne_bytes());
+    request.extend(FAMILY_NAME.to_ne_bytes());
+    request.extend(name);
+    request.resize(whole, 0);
+
+    let socket = Socket::new(NETLINK_GENERIC)?;
+    // The answer is there when the question has been put.
+    socket.set_non_blocking(true)?;
+    socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
+    let mut answer = Vec::with_capacity(4096);
+    socket.recv_from(&mut answer, 0)?;
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let error = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+    Ok(error.filter(|_| kind == Some(ERROR)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_kernel_says_which_families_it_has() {
+        let ask = |name: &[u8]| ask_for_family(name).expect("an answer");
+        assert_eq!(ask(b"nlctrl\0"), None, "the one that is asked");
+        assert_eq!(ask(b"no-such-thing\0"), Some(-(Errno::ENOENT as i32)));
+        assert_eq!(kernel_has_open_vswitch(), ask(OPEN_VSWITCH).is_none());
+    }
 
     #[test]
     fn only_what_has_to_be_made_is_asked_for() {

@@ -22,6 +22,8 @@ pub(super) use versions::Version;
 
 use names::World;
 
+use super::kinds;
+
 use crate::error::HostError;
 use crate::host::Warning;
 use crate::state::{NetworkState, interface_name};
@@ -35,6 +37,8 @@ pub(super) struct Facts {
     pub(super) open_vswitch: Option<bool>,
     /// Open vSwitch answers where nmstate asks it.
     pub(super) open_vswitch_runs: bool,
+    /// The kernel cannot move the packets of Open vSwitch.
+    pub(super) lacks_datapath: bool,
     /// NetworkManager says that it can switch forwarding for one interface.
     pub(super) forwarding: bool,
     /// The cards that can have virtual functions.
@@ -45,9 +49,10 @@ impl Facts {
     /// With what is not NetworkManager's, as far as the document is about it.
     pub(super) async fn with_those_of_the_kernel(self, desired: &NetworkState) -> Self {
         let world = World { desired, current: desired };
+        let is_asked_for = world.wanted().any(plugins::is_of_open_vswitch);
         Self {
-            open_vswitch_runs: world.wanted().any(plugins::is_of_open_vswitch)
-                && plugins::open_vswitch_runs().await,
+            open_vswitch_runs: is_asked_for && plugins::open_vswitch_runs().await,
+            lacks_datapath: is_asked_for && !kinds::kernel_has_open_vswitch(),
             with_functions: functions::capable(desired.interfaces().map(interface_name)),
             ..self
         }
@@ -78,7 +83,7 @@ pub(super) fn abilities(
     let changed = |name: &str| difference.interfaces().any(|interface| interface_name(interface) == name);
     let world = World { desired, current };
     for interface in world.wanted().filter(|interface| changed(interface_name(interface))) {
-        plugins::check(interface, facts)?;
+        warnings.extend(plugins::check(interface, facts)?);
         functions::check(interface, current, facts)?;
         warnings.extend(versions::check(interface, current, facts)?);
     }

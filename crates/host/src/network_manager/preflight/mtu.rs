@@ -60,21 +60,15 @@ fn room(world: World<'_>, base: &str) -> Option<Room> {
     let base = world.kernel_name(base);
     let current = world.current.interface(base);
     let now = current.and_then(|current| number(current, &["mtu"]));
-    match world.desired_of(base) {
-        Some(desired) => Some(match (number(desired, &["mtu"]), now) {
-            (Some(mtu), _) => Room::Desired(mtu),
-            (None, Some(now)) => Room::Perhaps(now),
-            (None, None) => Room::Perhaps(USUAL),
-        }),
-        // A card or a bond that is nobody's port changes its size only if somebody says so.
-        None => {
-            let current = current?;
-            let stays = matches!(kind(current), "ethernet" | "veth" | "bond" | "dummy");
-            let is_free =
-                text(current, &["controller"]).unwrap_or_default().is_empty() && !is_mentioned(world, base);
-            now.map(|now| if stays && is_free { Room::Found(now) } else { Room::Perhaps(now) })
-        }
+    if let Some(desired) = world.desired_of(base) {
+        let room = number(desired, &["mtu"]).map(Room::Desired);
+        return room.or(Some(Room::Perhaps(now.unwrap_or(USUAL))));
     }
+    // A card or a bond that is nobody's port changes its size only if somebody says so.
+    let current = current?;
+    let stays = matches!(kind(current), "ethernet" | "veth" | "bond" | "dummy");
+    let is_free = text(current, &["controller"]).unwrap_or_default().is_empty() && !is_mentioned(world, base);
+    now.map(|now| if stays && is_free { Room::Found(now) } else { Room::Perhaps(now) })
 }
 
 /// Whether anything else in the document may reach the interface: as its port, say.

@@ -55,12 +55,11 @@ impl<'a> World<'a> {
             return Presence::There;
         }
         let found = self.current.interfaces().find(|interface| goes_by(interface, name));
-        match (found, absent.is_empty()) {
-            (None, true) => Presence::Nowhere,
-            (None, false) => Presence::TakenAway,
-            (Some(_), true) => Presence::There,
-            (Some(found), false) if MADE_BY_SOFTWARE.contains(&kind(found)) => Presence::TakenAway,
-            (Some(_), false) => Presence::There,
+        let is_card = |found: &Interface| !MADE_BY_SOFTWARE.contains(&kind(found));
+        match found {
+            None if absent.is_empty() => Presence::Nowhere,
+            Some(found) if absent.is_empty() || is_card(found) => Presence::There,
+            _ => Presence::TakenAway,
         }
     }
 
@@ -194,6 +193,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_interface_is_found_by_all_of_its_names() {
+        use Presence::{Nowhere, TakenAway, There};
         let current = state_of(json!({ "interfaces": [
             { "name": "eth1", "type": "ethernet", "profile-name": "uplink", "alt-names": [{ "name": "lan" }] },
             { "name": "eth2", "type": "ethernet", "mac-address": "02:00:00:00:00:0A", "profile-name": "br1" },
@@ -210,7 +210,6 @@ pub(super) mod tests {
             { "name": "v1", "type": "veth", "veth": { "peer": "v2" } },
         ] }));
         let world = World { desired: &desired, current: &current };
-        use Presence::{Nowhere, TakenAway, There};
         for (name, expected, kernel) in [
             // A card is still there when its configuration is not.
             ("eth1", There, "eth1"),

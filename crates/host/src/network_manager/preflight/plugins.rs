@@ -6,8 +6,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Facts;
-use super::names::{Interface, kind};
+use super::names::{Interface, kind, text};
 use crate::error::{HostError, Place};
+use crate::host::Warning;
 use crate::state::interface_name;
 
 /// Where nmstate asks it.
@@ -23,21 +24,30 @@ pub(super) async fn open_vswitch_runs() -> bool {
     timeout(LIMIT, UnixStream::connect(SOCKET)).await.map_or(true, |connected| connected.is_ok())
 }
 
-pub(super) fn check(interface: &Interface, facts: &Facts) -> Result<(), HostError> {
-    let kind = kind(interface);
+pub(super) fn check(interface: &Interface, facts: &Facts) -> Result<Option<Warning>, HostError> {
     if !is_of_open_vswitch(interface) {
-        return Ok(());
+        return Ok(None);
     }
+    let kind = kind(interface);
     let place = Place::interface(interface_name(interface)).below("type");
-    if facts.open_vswitch != Some(false) {
-        let what = format!("Open vSwitch does not run on this machine: nobody answers at {SOCKET}; start it");
-        return if facts.open_vswitch_runs { Ok(()) } else { Err(HostError::Missing { place, what }) };
+    if facts.open_vswitch == Some(false) {
+        return Err(HostError::Unsupported {
+            place,
+            what: format!("interfaces of type {kind}"),
+            why: "its NetworkManager lacks the plugin for Open vSwitch; install NetworkManager-ovs (Fedora, RHEL) or network-manager-ovs (Debian, Ubuntu), restart NetworkManager, and let Open vSwitch run".to_owned(),
+        });
     }
-    Err(HostError::Unsupported {
+    if !facts.open_vswitch_runs {
+        let what = format!("Open vSwitch does not run on this machine: nobody answers at {SOCKET}; start it");
+        return Err(HostError::Missing { place, what });
+    }
+    // A bridge is noted down all the same, so this is not the end of it.
+    let takes_the_kernel =
+        kind == "ovs-bridge" && text(interface, &["bridge", "options", "datapath"]) != Some("netdev");
+    Ok((facts.lacks_datapath && takes_the_kernel).then(|| Warning {
         place,
-        what: format!("interfaces of type {kind}"),
-        why: "its NetworkManager lacks the plugin for Open vSwitch; install NetworkManager-ovs (Fedora, RHEL) or network-manager-ovs (Debian, Ubuntu), restart NetworkManager, and let Open vSwitch run".to_owned(),
-    })
+        what: "the kernel of this machine has no module for Open vSwitch, so nothing may pass; use datapath: netdev".to_owned(),
+    }))
 }
 
 #[cfg(test)]
@@ -73,6 +83,25 @@ mod tests {
                     assert!(text.contains(word), "{text}");
                 }
             }
+        }
+    }
+    #[test]
+    fn a_kernel_without_a_datapath_is_only_warned_of() {
+        let facts = Facts { open_vswitch: Some(true), open_vswitch_runs: true, ..Facts::default() };
+        let bridge = |datapath: &str| json!({ "name": "x", "type": "ovs-bridge", "bridge": { "options": { "datapath": datapath } } });
+        let plain = json!({ "name": "x", "type": "ovs-bridge" });
+        let internal = json!({ "name": "x", "type": "ovs-interface" });
+        for (interface, lacks_datapath, is_warned_of) in [
+            (&plain, true, true),
+            (&bridge(""), true, true),
+            (&bridge("netdev"), true, false),
+            (&internal, true, false),
+            (&plain, false, false),
+        ] {
+            let facts = Facts { lacks_datapath, ..facts.clone() };
+            let found =
+                check(interface.as_object().expect("a map"), &facts).expect("it is no reason to refuse");
+            assert_eq!(found.is_some(), is_warned_of, "{interface} {lacks_datapath}");
         }
     }
 }

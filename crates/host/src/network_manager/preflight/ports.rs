@@ -80,7 +80,7 @@ fn ports(interface: &Interface) -> Vec<Port<'_>> {
                     Some(bond) => {
                         ports.extend(named(bond.get("port"), &place.below("link-aggregation").below("port")));
                     }
-                    None => ports.extend(port_of(port, place)),
+                    None => ports.extend(port_of(port, &place)),
                 }
             }
             ports
@@ -99,10 +99,10 @@ fn plain<'a>(interface: &'a Interface, path: &[&str], place: &Place) -> Vec<Port
 
 /// A list of maps with a name.
 fn named<'a>(list: Option<&'a Value>, place: &Place) -> Vec<Port<'a>> {
-    entries(list).filter_map(|(index, port)| port_of(port, place.entry(index))).collect()
+    entries(list).filter_map(|(index, port)| port_of(port, &place.entry(index))).collect()
 }
 
-fn port_of(port: &Value, place: Place) -> Option<Port<'_>> {
+fn port_of<'a>(port: &'a Value, place: &Place) -> Option<Port<'a>> {
     Some(Port { name: port.get("name")?.as_str()?, place: place.below("name") })
 }
 

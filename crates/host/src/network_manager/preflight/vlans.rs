@@ -41,7 +41,7 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
 }
 
 /// The VLANs that are there and stay as they are.
-fn on_the_machine<'a>(world: World<'a>) -> impl Iterator<Item = (Tag<'a>, &'a str)> {
+fn on_the_machine(world: World<'_>) -> impl Iterator<Item = (Tag<'_>, &str)> {
     world.current.interfaces().filter(|interface| kind(interface) == "vlan").filter_map(move |interface| {
         let tag = tag(interface, world)?;
         let name = interface_name(interface);

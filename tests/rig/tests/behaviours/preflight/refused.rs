@@ -10,7 +10,6 @@ fn interfaces(interfaces: &Value) -> Value {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 async fn nothing_is_tried_that_cannot_work() -> Result<()> {
     let trial = Trial::on_namespaces().await?;
     let macvlan = |base: &str, mtu: u32| {
