@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) lacks_datapath: bool,
     /// NetworkManager says that it can switch forwarding for one interface.
     pub(super) forwarding: bool,
+    /// New interfaces forward IPv4. `None` when that is not known.
+    pub(super) forwards_by_default: Option<bool>,
     /// The cards that can have virtual functions.
     pub(super) with_functions: Vec<String>,
 }
@@ -53,6 +55,7 @@ impl Facts {
         Self {
             open_vswitch_runs: is_asked_for && plugins::open_vswitch_runs().await,
             lacks_datapath: is_asked_for && !kinds::kernel_has_open_vswitch(),
+            forwards_by_default: versions::forwards_by_default(),
             with_functions: functions::capable(desired.interfaces().map(interface_name)),
             ..self
         }

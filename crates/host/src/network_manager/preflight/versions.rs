@@ -4,7 +4,7 @@
 //! one that is not, and refused. Single settings are sometimes brought to older versions by those who distribute
 //! them, and an old NetworkManager refuses them soon enough by itself: those are warnings.
 
-use std::fmt;
+use std::{fmt, fs};
 
 use serde_json::Value;
 
@@ -76,19 +76,25 @@ pub(super) fn check(
         let why = format!("that takes NetworkManager {first} or newer, and it has {found}");
         Err(HostError::Unsupported { place, what, why })
     };
+    let warning = |path: &[&str], first: Version| Warning {
+        place: path.iter().fold(place.clone(), |place, key| place.below(key)),
+        what: format!("this takes NetworkManager {first} or newer, and this machine has {found}"),
+    };
     for (of_kind, first) in KINDS {
         if kind == of_kind && !found.has(first) {
             return too_old(place.below("type"), format!("interfaces of type {kind}"), first);
         }
     }
-    let path = ["ipv4", "forwarding"];
-    if let Some(wanted) = value(interface, &path)
-        && !facts.forwarding
-        && !found.has(FORWARDING)
-        && !is_so(interface, wanted, &path, current)
-    {
-        let place = place.below("ipv4").below("forwarding");
-        return too_old(place, "forwarding of a single interface".to_owned(), FORWARDING);
+    let mut warnings = Vec::new();
+    match forwarding(interface, current, facts) {
+        Some(Forwarding::Stays) if !found.has(FORWARDING) => {
+            let place = place.below("ipv4").below("forwarding");
+            return too_old(place, "forwarding of a single interface".to_owned(), FORWARDING);
+        }
+        Some(Forwarding::ComesOtherwise) if !found.has(FORWARDING) => {
+            warnings.push(warning(&["ipv4", "forwarding"], FORWARDING));
+        }
+        _ => {}
     }
     let newer = SETTINGS.iter().filter(|(path, meant, first)| {
         let wanted = value(interface, path);
@@ -97,12 +103,39 @@ pub(super) fn check(
             && !found.has(*first)
             && wanted.is_some_and(|wanted| !is_so(interface, wanted, path, current))
     });
-    Ok(newer
-        .map(|(path, _, first)| Warning {
-            place: path.iter().fold(place.clone(), |place, key| place.below(key)),
-            what: format!("this takes NetworkManager {first} or newer, and this machine has {found}"),
-        })
-        .collect())
+    warnings.extend(newer.map(|(path, _, first)| warning(path, *first)));
+    Ok(warnings)
+}
+
+/// What becomes of the wish to forward, or not, when NetworkManager leaves that alone.
+enum Forwarding {
+    /// An interface that is there stays as it is, which is not as wanted.
+    Stays,
+    /// A new one comes as the machine's default is, which is not as wanted.
+    ComesOtherwise,
+}
+
+/// `None` when it is as wanted, or will be, or nothing is wanted.
+fn forwarding(interface: &Interface, current: &NetworkState, facts: &Facts) -> Option<Forwarding> {
+    let path = ["ipv4", "forwarding"];
+    let wanted = value(interface, &path)?.as_bool()?;
+    // Without IPv4 there is nothing to forward, and nmstate says nothing about it.
+    if facts.forwarding || value(interface, &["ipv4", "enabled"]) == Some(&Value::Bool(false)) {
+        return None;
+    }
+    let same_kind =
+        |found: &&Interface| matches!(kind(interface), "" | "unknown") || kind(found) == kind(interface);
+    let found = current.interface(interface_name(interface)).filter(same_kind);
+    match found.and_then(|found| value(found, &path)?.as_bool()) {
+        Some(now) => (now != wanted).then_some(Forwarding::Stays),
+        None => (facts.forwards_by_default? != wanted).then_some(Forwarding::ComesOtherwise),
+    }
+}
+
+/// Whether new interfaces forward IPv4. `None` when that cannot be read.
+pub(super) fn forwards_by_default() -> Option<bool> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/conf/default/forwarding").ok()?;
+    Some(text.trim() == "1")
 }
 
 /// What is as wanted needs nobody who could make it so.
@@ -143,9 +176,12 @@ mod tests {
             { "name": "eth1", "type": "ethernet", "ipv4": { "enabled": true, "forwarding": false } },
         ] }));
         let eth1 = |forwarding: bool| json!({ "name": "eth1", "type": "ethernet", "ipv4": { "forwarding": forwarding } });
+        let new = |forwarding: bool| json!({ "name": "br1", "type": "linux-bridge", "ipv4": { "enabled": true, "forwarding": forwarding } });
+        let without =
+            json!({ "name": "eth1", "type": "ethernet", "ipv4": { "enabled": false, "forwarding": true } });
         let bond = json!({ "name": "bond0", "type": "bond", "link-aggregation": { "options": { "lacp_active": "on" } } });
         let hsr = |protocol: &str| json!({ "name": "h", "type": "hsr", "hsr": { "protocol": protocol } });
-        let (old, trixie, new) = (Version::new(1, 42), Version::new(1, 52), Version::new(1, 58));
+        let (old, trixie, newest) = (Version::new(1, 42), Version::new(1, 52), Version::new(1, 58));
         let refused = |place: &str| Err(place.to_owned());
         let warned = |place: &str| Ok(vec![place.to_owned()]);
         let fine = || Ok(Vec::new());
@@ -171,17 +207,27 @@ mod tests {
                     "interfaces[h].hsr.protocol: this takes NetworkManager 1.56 or newer, and this machine has 1.52",
                 ),
             ),
-            (&hsr("hsr-2012"), Some(new), false, fine()),
+            (&hsr("hsr-2012"), Some(newest), false, fine()),
             (&eth1(true), Some(old), false, refused("interfaces[eth1].ipv4.forwarding: ")),
             (&eth1(true), Some(trixie), false, refused("interfaces[eth1].ipv4.forwarding: ")),
-            (&eth1(true), Some(new), true, fine()),
+            (&eth1(true), Some(newest), true, fine()),
             // Brought to an older one by those who distribute it; and already so.
             (&eth1(true), Some(trixie), true, fine()),
             (&eth1(false), Some(old), false, fine()),
+            (&without, Some(old), false, fine()),
+            // A new one comes as the default is.
+            (&new(false), Some(old), false, fine()),
+            (&new(true), Some(old), false, warned("interfaces[br1].ipv4.forwarding: ")),
+            (&new(true), Some(newest), false, fine()),
             (&bond, Some(old), false, warned("interfaces[bond0].link-aggregation.options.lacp_active: ")),
             (&bond, Some(trixie), false, fine()),
         ] {
-            let facts = Facts { network_manager: version, forwarding, ..Facts::default() };
+            let facts = Facts {
+                network_manager: version,
+                forwarding,
+                forwards_by_default: Some(false),
+                ..Facts::default()
+            };
             let found = check(interface.as_object().expect("a map"), &current, &facts);
             let matches = match (&found, &expected) {
                 (Err(error), Err(start)) => error.to_string().starts_with(start),
