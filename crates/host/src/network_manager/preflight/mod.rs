@@ -18,12 +18,13 @@ mod routes;
 mod versions;
 mod vlans;
 
+use std::collections::BTreeMap;
+
 pub(super) use versions::Version;
 
 use names::World;
 
 use super::kinds;
-
 use crate::error::HostError;
 use crate::host::Warning;
 use crate::state::{NetworkState, interface_name};
@@ -41,8 +42,8 @@ pub(super) struct Facts {
     pub(super) lacks_datapath: bool,
     /// NetworkManager says that it can switch forwarding for one interface.
     pub(super) forwarding: bool,
-    /// New interfaces forward IPv4. `None` when that is not known.
-    pub(super) forwards_by_default: Option<bool>,
+    /// Which interfaces forward IPv4 now, as far as it is known.
+    pub(super) forwards: BTreeMap<String, bool>,
     /// The cards that can have virtual functions.
     pub(super) with_functions: Vec<String>,
 }
@@ -55,7 +56,7 @@ impl Facts {
         Self {
             open_vswitch_runs: is_asked_for && plugins::open_vswitch_runs().await,
             lacks_datapath: is_asked_for && !kinds::kernel_has_open_vswitch(),
-            forwards_by_default: versions::forwards_by_default(),
+            forwards: versions::forwards(desired.interfaces().map(interface_name)),
             with_functions: functions::capable(desired.interfaces().map(interface_name)),
             ..self
         }

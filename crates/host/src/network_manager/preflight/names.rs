@@ -129,6 +129,15 @@ pub(super) fn kind(interface: &Interface) -> &str {
     interface.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Whether an interface that is there stays when this one is desired by its name. A cable's end counts as a card.
+pub(super) fn is_same_kind(desired: &Interface, found: &Interface) -> bool {
+    let plain = |interface| match kind(interface) {
+        "veth" => "ethernet",
+        kind => kind,
+    };
+    matches!(kind(desired), "" | "unknown") || plain(desired) == plain(found)
+}
+
 /// An interface may also be named by its profile, or by an alternative name.
 pub(super) fn goes_by(interface: &Interface, name: &str) -> bool {
     names(interface).any(|known| known == name)

@@ -4,12 +4,15 @@
 //! one that is not, and refused. Single settings are sometimes brought to older versions by those who distribute
 //! them, and an old NetworkManager refuses them soon enough by itself: those are warnings.
 
+use std::collections::BTreeMap;
+use std::iter::once;
+use std::path::Path;
 use std::{fmt, fs};
 
 use serde_json::Value;
 
 use super::Facts;
-use super::names::{Interface, kind, value};
+use super::names::{Interface, is_same_kind, kind, value};
 use crate::error::{HostError, Place};
 use crate::host::Warning;
 use crate::state::{NetworkState, interface_name};
@@ -117,25 +120,30 @@ enum Forwarding {
 
 /// `None` when it is as wanted, or will be, or nothing is wanted.
 fn forwarding(interface: &Interface, current: &NetworkState, facts: &Facts) -> Option<Forwarding> {
-    let path = ["ipv4", "forwarding"];
-    let wanted = value(interface, &path)?.as_bool()?;
+    let wanted = value(interface, &["ipv4", "forwarding"])?.as_bool()?;
     // Without IPv4 there is nothing to forward, and nmstate says nothing about it.
     if facts.forwarding || value(interface, &["ipv4", "enabled"]) == Some(&Value::Bool(false)) {
         return None;
     }
-    let same_kind =
-        |found: &&Interface| matches!(kind(interface), "" | "unknown") || kind(found) == kind(interface);
-    let found = current.interface(interface_name(interface)).filter(same_kind);
-    match found.and_then(|found| value(found, &path)?.as_bool()) {
-        Some(now) => (now != wanted).then_some(Forwarding::Stays),
-        None => (facts.forwards_by_default? != wanted).then_some(Forwarding::ComesOtherwise),
+    let name = interface_name(interface);
+    let stays = current.interface(name).is_some_and(|found| is_same_kind(interface, found));
+    if stays {
+        (*facts.forwards.get(name)? != wanted).then_some(Forwarding::Stays)
+    } else {
+        (*facts.forwards.get(DEFAULT)? != wanted).then_some(Forwarding::ComesOtherwise)
     }
 }
 
-/// Whether new interfaces forward IPv4. `None` when that cannot be read.
-pub(super) fn forwards_by_default() -> Option<bool> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/conf/default/forwarding").ok()?;
-    Some(text.trim() == "1")
+/// What the kernel calls the interfaces that are not there yet.
+const DEFAULT: &str = "default";
+
+/// Which of these interfaces forward IPv4, and whether new ones do. What cannot be read is left out.
+pub(super) fn forwards<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, bool> {
+    let read = |name: &str| {
+        let path = Path::new("/proc/sys/net/ipv4/conf").join(name).join("forwarding");
+        Some((name.to_owned(), fs::read_to_string(path).ok()?.trim() == "1"))
+    };
+    names.filter(|name| !name.contains('/')).chain(once(DEFAULT)).filter_map(read).collect()
 }
 
 /// What is as wanted needs nobody who could make it so.
@@ -173,7 +181,7 @@ mod tests {
     #[test]
     fn what_is_too_new_for_network_manager_is_refused_or_warned_of() {
         let current = state_of(json!({ "interfaces": [
-            { "name": "eth1", "type": "ethernet", "ipv4": { "enabled": true, "forwarding": false } },
+            { "name": "eth1", "type": "veth", "ipv4": { "enabled": false } },
         ] }));
         let eth1 = |forwarding: bool| json!({ "name": "eth1", "type": "ethernet", "ipv4": { "forwarding": forwarding } });
         let new = |forwarding: bool| json!({ "name": "br1", "type": "linux-bridge", "ipv4": { "enabled": true, "forwarding": forwarding } });
@@ -219,15 +227,12 @@ mod tests {
             (&new(false), Some(old), false, fine()),
             (&new(true), Some(old), false, warned("interfaces[br1].ipv4.forwarding: ")),
             (&new(true), Some(newest), false, fine()),
+            (&made_anew, Some(old), false, warned("interfaces[eth1].ipv4.forwarding: ")),
             (&bond, Some(old), false, warned("interfaces[bond0].link-aggregation.options.lacp_active: ")),
             (&bond, Some(trixie), false, fine()),
         ] {
-            let facts = Facts {
-                network_manager: version,
-                forwarding,
-                forwards_by_default: Some(false),
-                ..Facts::default()
-            };
+            let forwards = ["eth1", DEFAULT].map(|name| (name.to_owned(), false)).into();
+            let facts = Facts { network_manager: version, forwarding, forwards, ..Facts::default() };
             let found = check(interface.as_object().expect("a map"), &current, &facts);
             let matches = match (&found, &expected) {
                 (Err(error), Err(start)) => error.to_string().starts_with(start),

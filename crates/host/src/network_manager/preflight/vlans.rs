@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{Interface, World, kind, number, state, text};
+use super::names::{Interface, World, is_same_kind, kind, number, state, text};
 use crate::error::{HostError, Place};
 use crate::state::interface_name;
 
@@ -48,8 +48,8 @@ fn on_the_machine(world: World<'_>) -> impl Iterator<Item = (Tag<'_>, &str)> {
         let is_mentioned = world.desired_of(name).is_some_and(|desired| state(desired) != "ignore");
         // A base that becomes something else takes its VLANs with it.
         let base_changes = world.desired_of(tag.0).is_some_and(|desired| {
-            let found = world.current.interface(tag.0).map(kind);
-            state(desired) != "up" || !matches!(kind(desired), "" | "unknown") && found != Some(kind(desired))
+            let stays = world.current.interface(tag.0).is_some_and(|found| is_same_kind(desired, found));
+            state(desired) != "up" || !stays
         });
         (!is_mentioned && !base_changes).then_some((tag, name))
     })
@@ -103,6 +103,11 @@ mod tests {
                 json!([vlan("v", "lan", 10)]),
                 "v",
                 format!("VLAN 10 of eth1 is eth1.10 already, on this machine; {only_one} eth1.10"),
+            ),
+            (
+                json!([vlan("v", "veth0", 10), { "name": "veth0", "type": "ethernet" }]),
+                "v",
+                format!("VLAN 10 of veth0 is veth0.10 already, on this machine; {only_one} veth0.10"),
             ),
             (
                 json!([vlan("v", "eth1", 11), vlan("w", "eth1", 11)]),

@@ -90,6 +90,13 @@ async fn sizes_and_addresses_on_the_edge_are_taken() -> Result<()> {
     for (ip, prefix) in [("10.98.0.0", 24), ("10.98.0.255", 24), ("10.98.0.6", 31), ("10.98.0.7", 32)] {
         trial.works(&format!("{ip}/{prefix}"), &eth1(ip, prefix)).await?;
     }
+    // This NetworkManager cannot change it, and does not have to.
+    let forwarding = json!({ "enabled": true, "dhcp": false, "forwarding": false,
+        "address": [{ "ip": "10.98.0.9", "prefix-length": 24 }] });
+    let as_it_is = json!([{ "name": "eth1", "type": "ethernet", "state": "up", "ipv4": forwarding },
+        { "name": "br1", "type": "linux-bridge", "state": "up", "bridge": { "port": [] },
+          "ipv4": { "enabled": true, "dhcp": false, "forwarding": false, "address": [{ "ip": "10.97.0.9", "prefix-length": 24 }] } }]);
+    trial.works("forwarding as it is, and as it comes", &as_it_is).await?;
     let out_of_reach = json!({ "interfaces": eth1("10.98.0.7", 24), "routes": { "config": [
         { "destination": "10.55.0.0/16", "next-hop-interface": "eth1", "next-hop-address": "10.77.0.1" },
     ] } });
