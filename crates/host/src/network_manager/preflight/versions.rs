@@ -185,6 +185,7 @@ mod tests {
         ] }));
         let eth1 = |forwarding: bool| json!({ "name": "eth1", "type": "ethernet", "ipv4": { "forwarding": forwarding } });
         let new = |forwarding: bool| json!({ "name": "br1", "type": "linux-bridge", "ipv4": { "enabled": true, "forwarding": forwarding } });
+        let made_anew = json!({ "name": "eth1", "type": "dummy", "ipv4": { "forwarding": true } });
         let without =
             json!({ "name": "eth1", "type": "ethernet", "ipv4": { "enabled": false, "forwarding": true } });
         let bond = json!({ "name": "bond0", "type": "bond", "link-aggregation": { "options": { "lacp_active": "on" } } });
