@@ -26,6 +26,7 @@ use crate::{
 
 /// Where nodes find the API server.
 pub const ADDRESS: &str = "10.99.0.1:6443";
+const BACK_ADDRESS: &str = "10.98.0.1:6443";
 const SERVICE_RANGE: &str = "10.96.0.0/16";
 /// Pod networks are taken from this range.
 pub const POD_RANGE: &str = "10.244.0.0/16";
@@ -133,6 +134,17 @@ impl ApiServer {
     /// A kubeconfig for use inside the lab's network, with a token.
     pub fn kubeconfig_with_token(&self, token: &str) -> String {
         kubeconfig::with_token(&format!("https://{ADDRESS}"), &self.authority.identity(), token)
+    }
+
+    /// Lets the API server be reached from the back segment, too, for as long as the door lives: for nodes whose only way
+    /// to it is one of their cards there. The kubeconfig goes through that door.
+    pub async fn on_the_back_segment(&self, token: &str) -> Result<(Forward, String)> {
+        let address: SocketAddr = BACK_ADDRESS.parse()?;
+        let network = self.lab.network();
+        let door = Forward::from(network.listen(address).await?, network.sockets()?, ADDRESS.parse()?)?;
+        let kubeconfig =
+            kubeconfig::with_token(&format!("https://{address}"), &self.authority.identity(), token);
+        Ok((door, kubeconfig))
     }
 
     /// A client on this machine with a token instead of the admin's certificate.
@@ -389,6 +401,7 @@ fn write_keys(authority: &Authority, folder: &std::path::Path) -> Result<()> {
         "kubernetes.default.svc",
         "127.0.0.1",
         "10.99.0.1",
+        "10.98.0.1",
         "10.96.0.1",
     ];
     authority.identity().write(folder, "ca")?;

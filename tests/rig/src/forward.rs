@@ -1,4 +1,5 @@
-//! A door from the machine's loopback into a lab, so that a test, or kubectl, reaches a server there.
+//! A door to a server in a lab: from the machine's loopback, so that a test, or kubectl, reaches it, or from another
+//! address of the lab.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,7 +17,10 @@ pub struct Forward {
 
 impl Forward {
     pub async fn to(sockets: Sockets, target: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        Self::from(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?, sockets, target)
+    }
+
+    pub fn from(listener: TcpListener, sockets: Sockets, target: SocketAddr) -> Result<Self> {
         let local = listener.local_addr()?;
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {

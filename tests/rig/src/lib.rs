@@ -18,7 +18,7 @@ pub mod api_server;
 pub mod binaries;
 pub mod features;
 pub mod fleet;
-mod forward;
+pub mod forward;
 pub mod handler;
 pub mod helm;
 pub mod images;

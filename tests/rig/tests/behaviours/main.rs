@@ -10,6 +10,7 @@ mod crds;
 mod delivery;
 mod ephemeral;
 mod examples;
+mod full_kernel;
 mod handler;
 mod handler_process;
 mod installation;

@@ -2,7 +2,6 @@
 //! NetworkManagers, and kubectl.
 
 mod adoption;
-mod full_kernel;
 mod node_states;
 mod policies;
 pub(crate) mod recording;

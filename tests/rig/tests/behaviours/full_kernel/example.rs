@@ -1,0 +1,26 @@
+//! The example of a bond with a VLAN on top.
+
+use anyhow::{Result, ensure};
+use rig::wait;
+
+use super::{LIMIT, NODE, Trial};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_of_a_bond_with_a_vlan_becomes_available() -> Result<()> {
+    let trial = Trial::new().await?;
+    trial.handler().await?;
+    let example = rig::machine::rig_file("../../examples/bond-with-vlan.yaml").display().to_string();
+    trial.api.kubectl(["apply", "-f", &example]).await?.success()?;
+    trial.until_says("bond-with-vlan", "Available", "1/1 nodes successfully configured").await?;
+    let shown = trial.api.kubectl(["get", "nncp", "bond-with-vlan", "--no-headers"]).await?.success()?;
+    assert_eq!(shown.trim(), "bond-with-vlan   Available   SuccessfullyConfigured");
+    let address = trial.link("bond0.102").await?;
+    assert_eq!(address["link"], "bond0", "{address}");
+    assert_eq!(address["addr_info"][0]["local"], "10.102.0.11", "{address}");
+    wait::until(LIMIT, "the node to report it", async || {
+        let state = trial.api.kubectl(["get", "nns", NODE, "-o", "json"]).await?.json()?;
+        ensure!(state["status"]["currentState"].to_string().contains("bond0.102"), "{state}");
+        Ok(())
+    })
+    .await
+}
