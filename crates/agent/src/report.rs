@@ -11,13 +11,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use knmstate_api::State;
+use knmstate_api::{State, node_network_state::LinkState};
 use knmstate_core::{
     budget::{BUDGET, fit},
+    links::worth_telling,
     pace::Pace,
     shown::shown,
 };
-use knmstate_host::{Events, Host, HostError, NetworkState, Operation, Topic};
+use knmstate_host::{Events, Host, HostError, Link, NetworkState, Operation, Topic};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -221,8 +222,15 @@ impl<H: Host, S: Store> Reporter<H, S> {
         if let Some(version) = versions.network_manager {
             progress.network_manager_version = version;
         }
+        let links = self
+            .host
+            .links()
+            .await
+            .into_iter()
+            .map(|Link { name, carrier, active_port }| LinkState { name, carrier, active_port });
         let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
+            links: worth_telling(links, &state),
             state: State(state),
             omitted,
             nmstate_version: versions.nmstate,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, NodeNetworkStateStatus,
-    State, condition::whole_second,
+    State, condition::whole_second, node_network_state::LinkState,
 };
 use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
@@ -29,6 +29,7 @@ pub struct ReportedNetwork {
     pub state: State,
     /// What had to be left out to keep the budget, for people. Empty when nothing was.
     pub omitted: Vec<String>,
+    pub links: Vec<LinkState>,
     pub nmstate_version: String,
     /// Empty while NetworkManager does not run.
     pub network_manager_version: String,
@@ -45,6 +46,7 @@ impl ReportedNetwork {
             handler_nmstate_version: self.nmstate_version.clone(),
             host_network_manager_version: self.network_manager_version.clone(),
             omitted: self.omitted.clone(),
+            links: self.links.clone(),
             ..NodeNetworkStateStatus::default()
         }
     }

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ConditionList, State, kind::kind};
@@ -57,6 +58,11 @@ pub struct NodeNetworkStateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
 
+    /// What nmstate does not tell of links: those that are up without a carrier, and which port of a bond is in use.
+    /// Absent when there is no such thing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkState>,
+
     /// When currentState last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_update_time: Option<Time>,
@@ -76,4 +82,19 @@ pub struct NodeNetworkStateStatus {
     /// Available and Failing.
     #[serde(default, skip_serializing_if = "ConditionList::is_empty")]
     pub conditions: ConditionList,
+}
+
+/// How a link is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkState {
+    /// The name of the interface.
+    pub name: String,
+
+    /// Whether there is somebody at the other end: false for a card whose cable is out.
+    pub carrier: bool,
+
+    /// The port that carries the traffic of a bond, if that is one at a time and one of them can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_port: Option<String>,
 }

@@ -18,6 +18,7 @@
 //! | What must work after a change for it to stay, and can it still? | [`probes`] |
 //! | What does an enactment say of itself? | [`enactment`] |
 //! | What of a network is shown to the world? | [`shown`] |
+//! | What is told of links beside that? | [`links`] |
 //! | What is left out of a report that would be too large? | [`budget`] |
 //! | How is TLS to be spoken, and what of that can be done? | [`tls_profile`] |
 //! | How often may the network be read when it never stops changing? | [`pace`] |
@@ -32,6 +33,7 @@ pub mod enactment;
 pub mod join;
 pub mod lease;
 pub mod limit;
+pub mod links;
 pub mod needs;
 pub mod objections;
 pub mod order;

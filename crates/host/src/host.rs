@@ -71,6 +71,11 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// [left open](Host::leave_open).
     fn open_checkpoints(&self) -> impl Future<Output = Result<Vec<OpenCheckpoint>, HostError>> + Send;
 
+    /// What the kernel knows of links and a [`NetworkState`] does not tell. A machine that has nothing to add is silent.
+    fn links(&self) -> impl Future<Output = Vec<Link>> + Send {
+        std::future::ready(Vec::new())
+    }
+
     /// What is known about the versions now; never waits for a service that is down.
     fn versions(&self) -> impl Future<Output = Versions> + Send;
 
@@ -105,6 +110,16 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.difference.sections().is_empty()
     }
+}
+
+/// A link that is switched on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub name: String,
+    /// Whether there is somebody at the other end.
+    pub carrier: bool,
+    /// The port that carries the traffic of a bond, if that is one at a time.
+    pub active_port: Option<String>,
 }
 
 /// What one machine can do and another cannot, as far as a document is written differently for it.

@@ -1,19 +1,20 @@
 //! The handle that the rest of the program holds.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 
-use super::abilities;
 use super::options::{Limits, Options};
 use super::watcher::Watcher;
 use super::worker::{Request, Worker};
+use super::{abilities, links};
 use crate::error::HostError;
 use crate::events::Events;
-use crate::host::{Abilities, Checkpoint, Host, OpenCheckpoint, Operation, Plan, Versions};
+use crate::host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, Versions};
 use crate::state::NetworkState;
 
 /// The version of nmstate that is linked in. The crate does not tell; a test compares it with the lock file.
@@ -114,6 +115,10 @@ impl Host for NetworkManagerHost {
 
     fn open_checkpoints(&self) -> impl Future<Output = Result<Vec<OpenCheckpoint>, HostError>> + Send {
         self.ask(Operation::Observe, self.shared.limits.observe, |reply| Request::List { reply })
+    }
+
+    async fn links(&self) -> Vec<Link> {
+        tokio::task::spawn_blocking(|| links::read(Path::new(links::FOLDER))).await.unwrap_or_default()
     }
 
     async fn versions(&self) -> Versions {

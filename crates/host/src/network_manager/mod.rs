@@ -22,6 +22,7 @@ mod engine;
 mod host;
 mod journal;
 mod kinds;
+mod links;
 mod memory_only;
 pub(crate) mod misunderstood;
 mod options;

@@ -134,6 +134,7 @@ fn network(state: &Value) -> ReportedNetwork {
     ReportedNetwork {
         state: serde_json::from_value(state.clone()).unwrap_or_default(),
         omitted: Vec::new(),
+        links: Vec::new(),
         nmstate_version: "2.2.62".to_owned(),
         network_manager_version: "1.42.4".to_owned(),
     }

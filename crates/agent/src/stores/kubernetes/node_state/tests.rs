@@ -12,6 +12,7 @@ fn network(mtu: u32) -> ReportedNetwork {
     ReportedNetwork {
         state: serde_json::from_value::<State>(state).unwrap(),
         omitted: Vec::new(),
+        links: Vec::new(),
         nmstate_version: "2.2".to_owned(),
         network_manager_version: "1.42".to_owned(),
     }
