@@ -30,7 +30,8 @@ impl<H: Host, S: Store> Agent<H, S> {
         let (host, store) = (parts.host.clone(), parts.store.clone());
         let steady = Steady::shared_by(parts.settings.work_lock.clone());
         let stop = watch::Sender::new(false);
-        let reporter = Reporter::new(host, store.clone(), steady.clone());
+        let reporter =
+            Reporter::new(host, store.clone(), steady.clone()).with_percent(parts.settings.report_percent);
         let engine = Engine::new(parts, steady, stop.subscribe()).await;
         Self { engine, reporter, store, stop }
     }

@@ -15,7 +15,7 @@ use knmstate_api::{State, node_network_state::LinkState};
 use knmstate_core::{
     budget::{BUDGET, fit},
     links::worth_telling,
-    pace::Pace,
+    pace::{PERCENT, Pace},
     shown::shown,
 };
 use knmstate_host::{Events, Host, HostError, Link, NetworkState, Operation, Topic};
@@ -52,6 +52,7 @@ pub struct Reporter<H, S> {
     store: S,
     steady: Steady,
     observed: watch::Sender<Option<Arc<NetworkState>>>,
+    percent: u32,
     cpu_time: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
@@ -86,8 +87,15 @@ impl<H: Host, S: Store> Reporter<H, S> {
             store,
             steady,
             observed: watch::Sender::default(),
+            percent: PERCENT,
             cpu_time: Box::new(cpu_clock::process),
         }
+    }
+
+    /// Readings may cost so many hundredths of a core in the long run.
+    #[must_use]
+    pub fn with_percent(self, percent: u32) -> Self {
+        Self { percent, ..self }
     }
 
     /// Measures the cost of readings by another clock than that of the process.
@@ -119,7 +127,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
             // Before the first reading, so that no change falls between the two.
             events: self.host.events(),
             began: Instant::now(),
-            pace: Pace::default(),
+            pace: Pace::of(self.percent),
             published: None,
             network_manager_version: String::new(),
             failures: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How much CPU time can be saved up.
 pub const BUCKET: Duration = Duration::from_millis(500);
 
-/// How many hundredths of one core flow into the bucket. The whole process is to stay below 5 in any minute, and a minute
+/// How many hundredths of one core flow into the bucket unless somebody says otherwise. The whole process is to stay below 5 in any minute, and a minute
 /// can begin with a full bucket and end with a reading of 600 interfaces (1.2 s, which is 2 of the 5); noticing that
 /// something changed has to be paid for, too.
 pub const PERCENT: u32 = 2;
@@ -17,6 +17,7 @@ pub const PERCENT: u32 = 2;
 /// The bucket.
 #[derive(Clone, Debug)]
 pub struct Pace {
+    percent: u32,
     /// Nanoseconds of CPU time; less than nothing when the last reading was dearer than expected.
     level: i128,
     /// When the level was that, since the start.
@@ -27,18 +28,23 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { level: nanoseconds(BUCKET), at: Duration::ZERO, last: Duration::ZERO }
+        Self::of(PERCENT)
     }
 }
 
 impl Pace {
+    /// One for which so many hundredths of a core flow in, at least one.
+    pub fn of(percent: u32) -> Self {
+        Self { percent: percent.max(1), level: nanoseconds(BUCKET), at: Duration::ZERO, last: Duration::ZERO }
+    }
+
     /// From when on the network may be read. Times are since the start, and never go back.
     pub fn allowed_at(&self, now: Duration) -> Duration {
         let missing = nanoseconds(self.last.min(BUCKET)) - self.level(now);
         if missing <= 0 {
             return now;
         }
-        let wait = missing.saturating_mul(100).div_euclid(i128::from(PERCENT)) + 1;
+        let wait = missing.saturating_mul(100).div_euclid(i128::from(self.percent)) + 1;
         now.saturating_add(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
@@ -50,7 +56,7 @@ impl Pace {
     }
 
     fn level(&self, now: Duration) -> i128 {
-        let flown_in = nanoseconds(now.saturating_sub(self.at)) * i128::from(PERCENT) / 100;
+        let flown_in = nanoseconds(now.saturating_sub(self.at)) * i128::from(self.percent) / 100;
         (self.level + flown_in).min(nanoseconds(BUCKET))
     }
 }

@@ -21,6 +21,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use knmstate_api::enactment::Timings;
 use knmstate_core::{
     enactment::Stage,
+    pace,
     progress::{Progress, Retries},
 };
 use knmstate_host::{Events, Host, HostError, OpenCheckpoint, Topic};
@@ -60,6 +61,8 @@ pub struct Settings {
     pub patience: Duration,
     /// The file by which processes that work on the network of this node keep out of each other's way.
     pub work_lock: Option<PathBuf>,
+    /// How many hundredths of a core reading the network for the report may cost in the long run.
+    pub report_percent: u32,
     /// Whether ports of bridges become trunks where nothing else is said, as in policies.
     pub bridge_defaults: bool,
 }
@@ -74,6 +77,7 @@ impl Settings {
             leases: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             work_lock: None,
+            report_percent: pace::PERCENT,
             bridge_defaults: true,
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, str::FromStr, t
 use anyhow::{Result, bail};
 use knmstate_agent::probes::DNS_HOST;
 use knmstate_api::names::relationship;
-use knmstate_core::progress::Retries;
+use knmstate_core::{pace::PERCENT, progress::Retries};
 
 use crate::{commands::given, leases::LeaseArgs, logging, persistence::PersistenceArgs};
 
@@ -78,6 +78,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "/tmp/healthy")]
     readiness_file: PathBuf,
 
+    /// How much CPU time reading the network may cost in the long run, in hundredths of a core. With less, a network that
+    /// never stops changing is reported less often.
+    #[arg(long, value_name = "PERCENT", default_value_t = PERCENT, value_parser = clap::value_parser!(u32).range(1..=100))]
+    report_cpu: u32,
+
     #[command(flatten)]
     leases: LeaseArgs,
 
@@ -115,6 +120,7 @@ pub struct Settings {
     pub state_dir: PathBuf,
     pub health_address: SocketAddr,
     pub readiness_file: PathBuf,
+    pub report_percent: u32,
     pub lease_wait: Duration,
     pub memory_only: bool,
 }
@@ -157,6 +163,7 @@ impl Args {
             state_dir: self.state_dir,
             health_address: self.health_address,
             readiness_file: self.readiness_file,
+            report_percent: self.report_cpu,
             lease_wait: self.leases.wait(),
             memory_only: self.persistence.is_memory_only(),
         })

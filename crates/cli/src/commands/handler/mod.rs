@@ -94,6 +94,7 @@ async fn work(
     let engine = engine::Settings {
         retries: settings.retries,
         leases: settings.lease_wait,
+        report_percent: settings.report_percent,
         work_lock: Some(state.join(work_lock::FILE)),
         ..engine::Settings::new(settings.node.clone())
     };

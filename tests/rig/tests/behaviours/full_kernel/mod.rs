@@ -62,9 +62,10 @@ impl Trial {
     async fn handler_with(&self, kubeconfig: &str) -> Result<()> {
         let file = self.lab.folder().join("handler.kubeconfig");
         write_private(&file, kubeconfig)?;
+        // Reading is dear here, on a kernel that is a process, by a program that is not optimised.
         let start = format!(
             "NODE_NAME={NODE} NNCP_MAX_RETRIES=1 NMSTATE_INSTANCE_NODE_LOCK_FILE=/run/lock.handler {} handler \
-             --kubeconfig={} --state-dir=/run/state >{LOG} 2>&1 &",
+             --kubeconfig={} --state-dir=/run/state --report-cpu=100 >{LOG} 2>&1 &",
             UmlNode::path_inside(&binaries::knmstate().await?)?,
             UmlNode::path_inside(&file)?,
         );
