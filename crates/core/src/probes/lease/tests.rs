@@ -2,16 +2,16 @@ use serde_json::json;
 
 use super::*;
 
-fn document(value: Value) -> Document {
+fn document(value: &Value) -> Document {
     value.as_object().cloned().expect("a document is a map")
 }
 
-fn with(interface: Value) -> Document {
-    document(json!({ "interfaces": [interface] }))
+fn with(interface: &Value) -> Document {
+    document(&json!({ "interfaces": [interface] }))
 }
 
 /// What is asked for, as people are told when it has not come.
-fn told(desired: Value) -> Vec<String> {
+fn told(desired: &Value) -> Vec<String> {
     let leases = asked(&with(desired));
     leases.iter().map(|lease| lease.missing(None, Duration::from_secs(3))).collect()
 }
@@ -47,8 +47,8 @@ fn what_is_asked_of_others_is_what_interfaces_that_are_up_have_no_address_of_the
         ),
     ] {
         let mut interface = json!({ "name": "eth1", "type": "ethernet" });
-        interface.as_object_mut().unwrap().extend(document(rest.clone()));
-        let told = told(interface);
+        interface.as_object_mut().unwrap().extend(document(&rest));
+        let told = told(&interface);
         assert_eq!(told.iter().collect::<Vec<_>>(), expected, "{rest}");
     }
 }
@@ -60,7 +60,7 @@ fn never(why: &str, patience: Duration) -> Outlook<()> {
 #[test]
 fn only_an_address_that_somebody_lends_is_a_lease() {
     let asking = json!({ "enabled": true, "dhcp": true, "autoconf": true });
-    let desired = with(json!({
+    let desired = with(&json!({
         "name": "eth1",
         "ipv4": { "enabled": true, "dhcp": true, "address": [{ "ip": "10.0.0.5", "prefix-length": 24 }] },
         "ipv6": asking,
@@ -84,7 +84,7 @@ fn only_an_address_that_somebody_lends_is_a_lease() {
         let key = ["ipv4", "ipv6"][number];
         let mut section = asking.clone();
         section["address"] = addresses.clone();
-        let now = with(json!({ "name": "eth1", "state": "up", key: section }));
+        let now = with(&json!({ "name": "eth1", "state": "up", key: section }));
         let expected = if is_there { Outlook::Now(()) } else { Outlook::Later };
         assert_eq!(Network { now: &now, before: None }.lease(&leases[number]), expected, "{addresses}");
     }
@@ -119,7 +119,7 @@ fn a_lease_that_nobody_asks_for_is_not_waited_for() {
             "the interface is up and goes on asking",
         ),
     ] {
-        let now = with(interface);
+        let now = with(&interface);
         assert_eq!(Network { now: &now, before: None }.lease(&lease), expected, "{now:?}");
         assert_eq!(
             lease.missing(Some(&now), Duration::from_secs(30)),
@@ -130,16 +130,16 @@ fn a_lease_that_nobody_asks_for_is_not_waited_for() {
 
 #[test]
 fn a_card_that_is_known_by_its_address_is_found_by_it() {
-    let desired = with(json!({
+    let desired = with(&json!({
         "name": "wan", "identifier": "mac-address", "mac-address": "02:00:00:00:00:0A",
         "ipv4": { "enabled": true, "dhcp": true },
     }));
     let address = json!([{ "ip": "10.0.0.7", "prefix-length": 24, "valid-life-time": "60sec" }]);
     let ipv4 = json!({ "enabled": true, "dhcp": true, "address": address });
     let now =
-        with(json!({ "name": "eth7", "state": "up", "mac-address": "02:00:00:00:00:0a", "ipv4": ipv4 }));
+        with(&json!({ "name": "eth7", "state": "up", "mac-address": "02:00:00:00:00:0a", "ipv4": ipv4 }));
     let other =
-        with(json!({ "name": "wan", "state": "up", "mac-address": "02:00:00:00:00:0b", "ipv4": ipv4 }));
+        with(&json!({ "name": "wan", "state": "up", "mac-address": "02:00:00:00:00:0b", "ipv4": ipv4 }));
     let probe = LeaseProbe { interface: "wan".to_owned(), family: LeaseFamily::Ipv4 };
     for lease in asked(&desired).into_iter().chain([Lease::probed(&probe, &desired)]) {
         assert_eq!(Network { now: &now, before: None }.lease(&lease), Outlook::Now(()));
