@@ -2,14 +2,15 @@
 //!
 //! | part | what is shown of it |
 //! |---|---|
-//! | the document | `interfaces`, always, and of the rest only `routes`, `dns-resolver` and `ovn` |
+//! | the document | `interfaces`, always; `routes`, `dns-resolver`, `ovn`, `hostname`; `route-rules` and `ovs-db` if there are any |
 //! | interfaces | all but veths that are not managed, which are those of pods |
 //! | an interface | all of it but what changes by itself: see [`TIMERS`] and [`LIFETIMES`] |
-//! | routes | those over an interface that is shown |
-//! | name servers | `server` and `search` |
+//! | routes | those over an interface that is shown, and those that lead nowhere, such as blackholes |
+//! | name servers | `server`, `search`, and `options` if there are any |
 //! | OVN | `localnet`, `bridge` and `state` of each mapping |
 //!
-//! These are the rules of kubernetes-nmstate, kept to the letter: users compare its text with that of before.
+//! These are the rules of kubernetes-nmstate, because users compare its text with that of before; but everything that can
+//! be asked for is told back, also what that project leaves out: rules, host name, options, routes that lead nowhere.
 //!
 //! What else moves in the output of nmstate 2.2.62 does so because something has happened (a neighbour by LLDP, the
 //! speed of a link, an address that the kernel made up) and is shown. It has no counters, and its routes do not say
@@ -56,6 +57,23 @@ pub fn shown(observed: &Document) -> Document {
     document.extend(resolver.map(|resolver| ("dns-resolver".to_owned(), resolver)));
     document.extend(shown_ovn(observed).map(|ovn| ("ovn".to_owned(), ovn)));
     document
+        .extend(shown_rules(observed).map(|rules| ("route-rules".to_owned(), json!({ "config": rules }))));
+    let hostname = section(observed, "hostname", &["running", "config"], Value::clone);
+    document.extend(hostname.filter(is_something).map(|hostname| ("hostname".to_owned(), hostname)));
+    let database = section(observed, "ovs-db", &["external_ids", "other_config"], Value::clone);
+    let has_entries =
+        |database: &Value| database.as_object().is_some_and(|all| all.values().any(is_something));
+    document.extend(database.filter(has_entries).map(|database| ("ovs-db".to_owned(), database)));
+    document
+}
+
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(entries) => !entries.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        _ => true,
+    }
 }
 
 fn is_of_a_pod(interface: &Document) -> bool {
@@ -118,23 +136,40 @@ fn section(document: &Document, name: &str, keys: &[&str], part: impl Fn(&Value)
 
 fn shown_routes(list: &Value, names: &BTreeSet<&str>) -> Value {
     let mut routes: Vec<Document> = objects(Some(list)).cloned().collect();
+    let leads_nowhere =
+        |route: &Document| route.contains_key("route-type") && text(route, "next-hop-interface").is_empty();
     for route in &mut routes {
         force_text(route, "destination");
-        force_text(route, "next-hop-interface");
+        if !leads_nowhere(route) {
+            force_text(route, "next-hop-interface");
+        }
     }
-    routes.retain(|route| names.contains(text(route, "next-hop-interface")));
+    routes.retain(|route| names.contains(text(route, "next-hop-interface")) || leads_nowhere(route));
     routes.sort_by_cached_key(|route| {
         let number = |key| route.get(key).and_then(Value::as_i64);
-        let everything: BTreeMap<String, String> =
-            route.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
         let table = route.get("table-id").and_then(Value::as_u64).unwrap_or(MAIN_TABLE);
-        (table, text(route, "destination").to_owned(), number("metric"), everything)
+        (table, text(route, "destination").to_owned(), number("metric"), everything(route))
     });
     json!(routes)
 }
 
+/// A rule is looked at in the order of the priorities; where two have the same, any order is as good.
+fn shown_rules(observed: &Document) -> Option<Vec<Document>> {
+    let mut rules: Vec<Document> = objects(observed.get("route-rules")?.get("config")).cloned().collect();
+    rules.sort_by_cached_key(|rule| (rule.get("priority").and_then(Value::as_i64), everything(rule)));
+    Some(rules).filter(|rules| !rules.is_empty())
+}
+
+fn everything(entry: &Document) -> BTreeMap<String, String> {
+    entry.iter().map(|(key, value)| (key.clone(), value.to_string())).collect()
+}
+
 fn shown_resolver(resolver: &Value) -> Value {
-    pick(resolver, &["server", "search"])
+    let mut shown = pick(resolver, &["server", "search"]);
+    if let Some(options) = resolver.get("options").filter(|options| is_something(options)) {
+        shown["options"] = options.clone();
+    }
+    shown
 }
 
 /// Without any mapping it is there and empty, as nmstate says it when it has asked Open vSwitch.

@@ -38,14 +38,17 @@ impl NetworkState {
         };
         whole("dns-resolver", unmet::resolver(self, current).is_some());
         whole("hostname", unmet::hostname(self, current).is_some());
+        whole("ovs-db", unmet::open_vswitch(self, current).is_some());
+        whole("ovn", unmet::ovn(self, current).is_some());
         Self::from_sections(sections).without_secrets()
     }
 }
 
 impl NetworkState {
-    /// A difference as nmstate sees it, without what is none: it takes a port of a Linux bridge for different as soon as
-    /// the machine has more to say about it than was asked for.
-    pub(crate) fn without_ports_that_are_met(self, current: &Self) -> Self {
+    /// A difference as nmstate sees it, without what is none. It compares lists as a whole: ports of a Linux bridge and
+    /// virtual functions are different to it as soon as the machine has more to say about them than was asked for. And it
+    /// looks for a permission among what is there.
+    pub(crate) fn without_what_is_met(self, current: &Self) -> Self {
         let mut sections = self.sections().clone();
         if let Some(Value::Array(interfaces)) = sections.get_mut("interfaces") {
             interfaces.retain_mut(|interface| {
@@ -59,28 +62,43 @@ impl NetworkState {
     }
 }
 
-/// Takes the ports out if they are as wanted; false when nothing is left then.
+/// Takes out what is as wanted; false when nothing is left then.
 fn still_differs(interface: &mut Map<String, Value>, current: &NetworkState) -> bool {
-    let Some(found) = current.interface(interface_name(interface)) else { return true };
-    let same_state = interface.get("state").is_none_or(|state| Some(state) == found.get("state"));
-    let is_bridge = interface.get("type").and_then(Value::as_str) == Some("linux-bridge");
-    let Some(Value::Object(bridge)) = interface.get_mut("bridge").filter(|_| same_state && is_bridge) else {
+    let Some(found) = unmet::meant(interface, current) else { return true };
+    if interface.get("state").is_some_and(|state| Some(state) != found.get("state")) {
         return true;
-    };
-    let found = found.get("bridge").and_then(|bridge| bridge.get("port"));
-    if bridge.get("port").is_some_and(|wanted| unmet::has_ports(wanted, found)) {
-        bridge.remove("port");
     }
-    if bridge.is_empty() {
-        interface.remove("bridge");
+    let found = Value::Object(found.clone());
+    take_out(interface, &["bridge", unmet::PERMISSION], &|_| true);
+    if found["type"] == "linux-bridge" {
+        let ports = found.pointer("/bridge/port");
+        take_out(interface, &["bridge", "port"], &|wanted| unmet::has_ports(wanted, ports));
     }
+    let functions = found.pointer("/ethernet/sr-iov/vfs");
+    take_out(interface, &["ethernet", "sr-iov", "vfs"], &|wanted| unmet::has_functions(wanted, functions));
     !interface.keys().all(|key| WHICH.contains(&key.as_str()))
+}
+
+/// Takes out what lies at the end of a path if it is met, and what is empty then.
+fn take_out(object: &mut Map<String, Value>, path: &[&str], is_met: &dyn Fn(&Value) -> bool) {
+    let Some((key, rest)) = path.split_first() else { return };
+    let Some(below) = object.get_mut(*key) else { return };
+    let is_done = match below {
+        Value::Object(map) if !rest.is_empty() => {
+            take_out(map, rest, is_met);
+            map.is_empty()
+        }
+        value => rest.is_empty() && is_met(value),
+    };
+    if is_done {
+        object.remove(*key);
+    }
 }
 
 fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Map<String, Value>> {
     unmet::interface(desired, current)?;
     let name = interface_name(desired);
-    let Some(found) = current.interface(name) else { return Some(desired.clone()) };
+    let Some(found) = unmet::meant(desired, current) else { return Some(desired.clone()) };
     let place = Place::interface(name);
     let is_kept = |key: &str, wanted: &Value| {
         WHICH.contains(&key) || unmet::key_of_interface(key, wanted, found, &place).is_some()
@@ -145,7 +163,7 @@ mod tests {
             (json!([{ "name": "eth1", "vlan": {} }]), json!([{ "name": "eth1" }]), false),
         ] {
             let state = |ports: &Value| NetworkState::parse(bridge(ports.clone())).expect("a state");
-            let left = state(&wanted).without_ports_that_are_met(&state(&found));
+            let left = state(&wanted).without_what_is_met(&state(&found));
             assert_eq!(!left.sections().is_empty(), differs, "{wanted} where there is {found}");
             assert_eq!(state(&wanted).first_unmet_in(&state(&found)).is_some(), differs, "{wanted}, {found}");
         }
@@ -154,10 +172,7 @@ mod tests {
             "bridge": { "port": [{ "name": "eth1" }] } }] });
         let difference = |found: Value| {
             let found = NetworkState::parse(found).expect("a state");
-            NetworkState::parse(more.clone())
-                .expect("a state")
-                .without_ports_that_are_met(&found)
-                .into_value()
+            NetworkState::parse(more.clone()).expect("a state").without_what_is_met(&found).into_value()
         };
         let left = difference(bridge(json!([{ "name": "eth1" }])));
         assert_eq!(
@@ -165,6 +180,94 @@ mod tests {
             json!({ "name": "br1", "type": "linux-bridge", "state": "up", "mtu": 1400 })
         );
         assert_eq!(difference(json!({})), more);
+    }
+
+    #[test]
+    fn virtual_functions_that_say_more_than_was_asked_for_are_no_difference() {
+        let card = |functions: Value| {
+            let document = json!({ "interfaces": [{ "name": "eth1", "type": "ethernet", "state": "up",
+                "ethernet": { "sr-iov": { "vfs": functions } } }] });
+            NetworkState::parse(document).expect("a state")
+        };
+        let current = card(json!([
+            { "id": 0, "mac-address": "02:00:00:00:00:AA", "vlan-id": 7, "trust": false },
+            { "id": 1, "mac-address": "02:00:00:00:00:BB", "vlan-id": 0, "trust": true }
+        ]));
+        for (wanted, differs) in [
+            (json!([{ "id": 1, "trust": true }]), false),
+            (json!([{ "id": 1, "mac-address": "02:00:00:00:00:bb" }, { "id": 0, "vlan-id": "7" }]), false),
+            (json!([{ "id": 0, "trust": true }]), true),
+            (json!([{ "id": 2 }]), true),
+        ] {
+            let left = card(wanted.clone()).without_what_is_met(&current);
+            assert_eq!(!left.sections().is_empty(), differs, "{wanted}");
+            assert_eq!(card(wanted.clone()).first_unmet_in(&current).is_some(), differs, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_permission_is_no_difference() {
+        let bridge = |bridge: Value| {
+            let document = json!({ "interfaces": [{ "name": "br1", "type": "ovs-bridge", "state": "up", "bridge": bridge }] });
+            NetworkState::parse(document).expect("a state")
+        };
+        let current = bridge(json!({ "port": [{ "name": "eth1" }] }));
+        let wanted = bridge(json!({ "allow-extra-patch-ports": true }));
+        assert_eq!(wanted.clone().without_what_is_met(&current).into_value(), json!({}));
+        assert_eq!(wanted.first_unmet_in(&current), None);
+    }
+
+    #[test]
+    fn a_card_may_be_meant_by_its_address() {
+        let state = |document: Value| NetworkState::parse(document).expect("a state");
+        let card = |name: &str, kind: &str, mac: &str, made_with: &str| {
+            json!({ "name": name, "type": kind, "state": "up", "mtu": 1500, "mac-address": mac,
+                "permanent-mac-address": made_with, "pci-address": "0000:3b:00.0" })
+        };
+        let current = state(json!({ "interfaces": [
+            card("bond0", "bond", "02:00:00:00:00:AA", ""),
+            card("eth1", "ethernet", "02:00:00:00:00:AA", "02:00:00:00:00:BB"),
+        ] }));
+        for (desired, differs) in [
+            (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:aa", "mtu": 1500 }), false),
+            (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:aa", "mtu": 1400 }), true),
+            (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:cc", "mtu": 1500 }), true),
+            (json!({ "identifier": "pci-address", "pci-address": "0000:3b:00.0", "mtu": 1500 }), false),
+            (json!({ "mac-address": "02:00:00:00:00:aa", "mtu": 1500 }), true),
+        ] {
+            let mut desired = desired;
+            desired["name"] = json!("storage");
+            let wanted = state(json!({ "interfaces": [desired] }));
+            assert_eq!(!wanted.unmet_in(&current).sections().is_empty(), differs, "{desired}");
+        }
+    }
+
+    #[test]
+    fn what_open_vswitch_and_ovn_have_already_is_no_difference() {
+        let state = |document: Value| NetworkState::parse(document).expect("a state");
+        let current = state(json!({
+            "ovs-db": { "external_ids": { "a": "1", "hostname": "n" }, "other_config": {} },
+            "ovn": { "bridge-mappings": [{ "localnet": "blue", "bridge": "br1" }] }
+        }));
+        let mapping = |localnet: &str, bridge: &str, state: &str| json!({ "ovn": { "bridge-mappings": [{ "localnet": localnet, "bridge": bridge, "state": state }] } });
+        for (desired, differs) in [
+            (json!({ "ovs-db": { "external_ids": { "a": 1 } } }), false),
+            (json!({ "ovs-db": { "external_ids": { "b": null }, "other_config": {} } }), false),
+            (json!({ "ovs-db": { "external_ids": { "a": "2" } } }), true),
+            (json!({ "ovs-db": { "external_ids": { "a": null } } }), true),
+            (json!({ "ovs-db": { "external_ids": {} } }), true),
+            (json!({ "ovs-db": { "other_config": { "max-idle": "1" } } }), true),
+            (mapping("blue", "br1", "present"), false),
+            (mapping("blue", "br2", "present"), true),
+            (mapping("red", "br1", "present"), true),
+            (mapping("red", "br1", "absent"), false),
+            (mapping("blue", "br1", "absent"), true),
+        ] {
+            let left = state(desired.clone()).unmet_in(&current);
+            let expected = if differs { desired.clone() } else { json!({}) };
+            assert_eq!(left.into_value(), expected, "{desired}");
+            assert_eq!(state(desired.clone()).first_unmet_in(&current).is_some(), differs, "{desired}");
+        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub use check::check;
 pub use error::{HostError, Place};
 pub use events::{Changes, Events, Topic};
 pub use features::features;
-pub use host::{Abilities, Checkpoint, Guard, Host, Link, OpenCheckpoint, Operation, Plan, Versions, Warning};
+pub use host::{
+    Abilities, Checkpoint, Guard, Host, Link, OpenCheckpoint, Operation, Plan, Versions, Warning,
+};
 pub use state::{NetworkState, RouteList};
 pub use unmet::Unmet;

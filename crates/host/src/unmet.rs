@@ -31,6 +31,8 @@ impl NetworkState {
             .or_else(|| rules(self, current).into_iter().next().map(|(_, unmet)| unmet))
             .or_else(|| resolver(self, current))
             .or_else(|| hostname(self, current))
+            .or_else(|| open_vswitch(self, current))
+            .or_else(|| ovn(self, current))
     }
 }
 
@@ -38,10 +40,30 @@ impl NetworkState {
 const READ_ONLY: [&str; 8] =
     ["name", "state", "permanent-mac-address", "min-mtu", "max-mtu", "driver", "copy-mac-from", "identifier"];
 
+/// The interface that a desired one stands for: the one of its name, or of the address that it says to look for.
+pub(crate) fn meant<'a>(
+    desired: &Map<String, Value>,
+    current: &'a NetworkState,
+) -> Option<&'a Map<String, Value>> {
+    let identifier = desired.get("identifier").and_then(Value::as_str);
+    let keys: &[&str] = match identifier {
+        Some("mac-address") => &["permanent-mac-address", "mac-address"],
+        Some("pci-address") => &["pci-address"],
+        _ => return current.interface(interface_name(desired)),
+    };
+    let wanted = text(desired.get(identifier?));
+    let is_card =
+        |found: &&Map<String, Value>| matches!(text(found.get("type")), "ethernet" | "veth" | "infiniband");
+    // The address that a card was made with counts more than the one that it has now: a bond lends its own to its ports.
+    keys.iter().find_map(|key| {
+        current.interfaces().filter(is_card).find(|found| text(found.get(*key)).eq_ignore_ascii_case(wanted))
+    })
+}
+
 pub(crate) fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unmet> {
     let name = interface_name(desired);
     let place = Place::interface(name);
-    let found = current.interface(name);
+    let found = meant(desired, current);
     let state = desired.get("state").and_then(Value::as_str).unwrap_or("up");
     match (state, found) {
         ("ignore", _) | ("absent" | "down", None) => None,
@@ -61,6 +83,22 @@ pub(crate) fn interface(desired: &Map<String, Value>, current: &NetworkState) ->
             desired.iter().find_map(|(key, wanted)| key_of_interface(key, wanted, found, &place))
         }
     }
+}
+
+/// What a bridge may have besides what is asked for, which is no state of it.
+pub(crate) const PERMISSION: &str = "allow-extra-patch-ports";
+
+/// Whether virtual functions of a card are as wanted. Those that are not named are left alone.
+pub(crate) fn has_functions(wanted: &Value, found: Option<&Value>) -> bool {
+    let found = found.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    wanted.as_array().into_iter().flatten().all(|wanted| {
+        let is_it = |found: &&Value| found["id"] == wanted["id"];
+        let Some(found) = found.iter().find(is_it) else { return false };
+        wanted.as_object().into_iter().flatten().all(|(key, wanted)| match key.as_str() {
+            "mac-address" => text(Some(wanted)).eq_ignore_ascii_case(text(found.get(key))),
+            _ => below(key, wanted, found.get(key), &Place::document()).is_none(),
+        })
+    })
 }
 
 /// Whether the ports of a bridge are those that are wanted, with everything that is said about each.
@@ -157,6 +195,12 @@ fn below(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Opt
                 // `port` may be asked for by its other name, and is always shown by this one.
                 let found_key = if below_key == "ports" { "port" } else { below_key };
                 let (found, place) = (found.get(found_key), place.below(key));
+                if below_key == PERMISSION {
+                    return None;
+                }
+                if below_key == "vfs" {
+                    return (!has_functions(wanted, found)).then(|| unmet(&place, below_key, wanted, found));
+                }
                 if key == "port" && below_key == "vlan" {
                     return (!same_vlans_of_port(wanted, found))
                         .then(|| unmet(&place, below_key, wanted, found));
@@ -297,6 +341,44 @@ pub(crate) fn resolver(desired: &NetworkState, current: &NetworkState) -> Option
         (canonical(&wanted) != canonical(&found)).then(|| {
             unmet(&Place::key("dns-resolver.config"), key, &Value::Array(wanted), Some(&Value::Array(found)))
         })
+    })
+}
+
+/// What the database of Open vSwitch has for the whole machine. An empty map asks for nothing to be in it, and a key
+/// without a value for that key not to be.
+pub(crate) fn open_vswitch(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    let section = |state: &NetworkState| state.sections().get("ovs-db").and_then(Value::as_object).cloned();
+    let found = section(current).unwrap_or_default();
+    section(desired)?.iter().find_map(|(column, wanted)| {
+        let wanted = wanted.as_object()?;
+        let empty = Map::new();
+        let found = found.get(column).and_then(Value::as_object).unwrap_or(&empty);
+        let is_met = |(key, wanted): (&String, &Value)| match (wanted, found.get(key)) {
+            (Value::Null, found) => found.is_none(),
+            (wanted, Some(found)) => scalar::same(wanted, found),
+            (_, None) => false,
+        };
+        let met = if wanted.is_empty() { found.is_empty() } else { wanted.iter().all(is_met) };
+        let told = Value::Object(found.clone());
+        (!met).then(|| unmet(&Place::key("ovs-db"), column, &Value::Object(wanted.clone()), Some(&told)))
+    })
+}
+
+/// Which bridge stands for which network of OVN.
+pub(crate) fn ovn(desired: &NetworkState, current: &NetworkState) -> Option<Unmet> {
+    let mappings = |state: &NetworkState| -> Vec<Value> {
+        let section = state.sections().get("ovn").and_then(|ovn| ovn.get("bridge-mappings"));
+        section.and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let all = mappings(current);
+    mappings(desired).iter().enumerate().find_map(|(index, wanted)| {
+        let found = all.iter().find(|found| found["localnet"] == wanted["localnet"]);
+        let met = match found {
+            None => wanted["state"] == "absent",
+            Some(found) => wanted["state"] != "absent" && found["bridge"] == wanted["bridge"],
+        };
+        let place = Place::key("ovn.bridge-mappings").entry(index);
+        (!met).then(|| unmet(&place, "bridge", &wanted["bridge"], found.map(|found| &found["bridge"])))
     })
 }
 

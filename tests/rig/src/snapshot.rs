@@ -22,7 +22,7 @@ const LOOK: &str = "
     tell ip -j -4 route show table all
     tell ip -j -6 route show table all
     tell ip -j rule
-    tell cat /etc/resolv.conf
+    tell sed /^#/d /etc/resolv.conf
     tell hostname
     tell ls /etc/NetworkManager/system-connections";
 const PARTS_OF_IP: usize = 4;
@@ -44,7 +44,10 @@ impl Snapshot {
             // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
             part.as_array_mut()
                 .into_iter()
-                .for_each(|part| part.retain(|entry| entry["type"] != "multicast"));
+                // The rule for VRFs it makes with the first one, and keeps for ever.
+                .for_each(|part| {
+                    part.retain(|entry| entry["type"] != "multicast" && entry.get("l3mdev").is_none());
+                });
             found.push(part);
         }
         Ok(Self(Value::Array(found)))

@@ -22,16 +22,29 @@ fn show_interface(interface: &Value) -> Value {
 }
 
 #[test]
-fn only_four_sections_are_shown_and_interfaces_always() {
+fn only_known_sections_are_shown_and_interfaces_always() {
     let table = [
         (json!({}), json!({ "interfaces": [] })),
         (json!({ "interfaces": null, "routes": null, "ovn": null }), json!({ "interfaces": [] })),
         (
             json!({
-                "hostname": { "running": "node1" }, "route-rules": { "config": [] }, "ovs-db": {}, "x-new": 1,
+                "hostname": {}, "route-rules": { "config": [] }, "ovs-db": { "external_ids": {} }, "x-new": 1,
                 "interfaces": [], "routes": {}, "dns-resolver": {}, "ovn": {}
             }),
             json!({ "interfaces": [], "routes": {}, "dns-resolver": {}, "ovn": {} }),
+        ),
+        (
+            json!({
+                "hostname": { "running": "node1", "config": "node1", "x-new": 1 },
+                "route-rules": { "config": [{ "priority": 7, "iif": "b" }, { "priority": 7, "iif": "a" }, { "priority": 6 }] },
+                "ovs-db": { "external_ids": { "hostname": "node1" }, "other_config": {} }
+            }),
+            json!({
+                "interfaces": [],
+                "hostname": { "running": "node1", "config": "node1" },
+                "route-rules": { "config": [{ "priority": 6 }, { "priority": 7, "iif": "a" }, { "priority": 7, "iif": "b" }] },
+                "ovs-db": { "external_ids": { "hostname": "node1" }, "other_config": {} }
+            }),
         ),
     ];
     for (observed, expected) in table {
@@ -89,7 +102,7 @@ fn names_and_types_are_texts() {
 }
 
 #[test]
-fn a_route_is_shown_if_its_interface_is() {
+fn a_route_is_shown_if_its_interface_is_or_it_leads_nowhere() {
     let interfaces = json!([
         { "name": "eth0", "type": "ethernet", "state": "up" },
         { "name": 7, "type": "ethernet", "state": "up" },
@@ -105,7 +118,11 @@ fn a_route_is_shown_if_its_interface_is() {
         (json!({ "next-hop-interface": 7 }), Some(json!({ "destination": "", "next-hop-interface": "7" }))),
         (json!({ "destination": "10.1.0.5/32", "next-hop-interface": "v0" }), None),
         (json!({ "destination": "10.2.0.0/24", "next-hop-interface": "gone" }), None),
-        (json!({ "destination": "10.3.0.0/24", "route-type": "blackhole" }), None),
+        (
+            json!({ "destination": "10.3.0.0/24", "route-type": "blackhole" }),
+            Some(json!({ "destination": "10.3.0.0/24", "route-type": "blackhole" })),
+        ),
+        (json!({ "destination": "10.4.0.0/24" }), None),
         (json!("nonsense"), None),
     ];
     for list in ["running", "config"] {
@@ -118,14 +135,16 @@ fn a_route_is_shown_if_its_interface_is() {
 }
 
 #[test]
-fn of_name_servers_the_servers_and_the_search_list_are_shown_in_their_order() {
+fn of_name_servers_the_servers_the_search_list_and_options_are_shown_in_their_order() {
     let observed = json!({ "dns-resolver": {
-        "running": { "server": ["192.0.2.2", "192.0.2.1"], "search": ["b.test", "a.test"], "options": ["rotate"] },
-        "config": { "server": [] },
+        "running": {
+            "server": ["192.0.2.2", "192.0.2.1"], "search": ["b.test", "a.test"], "options": ["rotate"], "x-new": 1
+        },
+        "config": { "server": [], "options": [] },
         "x-new": {}
     }});
     let expected = json!({
-        "running": { "server": ["192.0.2.2", "192.0.2.1"], "search": ["b.test", "a.test"] },
+        "running": { "server": ["192.0.2.2", "192.0.2.1"], "search": ["b.test", "a.test"], "options": ["rotate"] },
         "config": { "server": [] }
     });
     assert_eq!(show(observed)["dns-resolver"], expected);

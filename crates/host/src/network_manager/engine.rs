@@ -78,14 +78,17 @@ pub(super) fn difference(
     };
     difference.routes = nmstate::Routes::default();
     difference.rules = nmstate::RouteRules::default();
+    // nmstate takes them for changed whenever the machine has more of them than was asked for.
+    difference.ovsdb = None;
+    difference.ovn = nmstate::OvnConfiguration::default();
     if difference.is_empty() {
         return Ok(Ok(unmet));
     }
-    let difference = shown(difference)?.without_ports_that_are_met(&found);
+    let difference = shown(difference)?.without_what_is_met(&found);
     if difference.sections().is_empty() {
         return Ok(Ok(unmet));
     }
-    Ok(Ok(difference.with_sections_of(&unmet, &["routes", "route-rules"])))
+    Ok(Ok(difference.with_sections_of(&unmet, &["routes", "route-rules", "ovs-db", "ovn"])))
 }
 
 /// The desired state with the options of bonds as nmstate tells them: they may also be asked for by their numbers, as the

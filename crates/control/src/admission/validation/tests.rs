@@ -129,7 +129,7 @@ fn the_examples_are_understood() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut policies = 0;
     for file in [
-        "bond-with-vlan.yaml",
+        "vlan/on-bond.yaml",
         "rolled-back/wrong-card.yaml",
         "quickstart/10-storage-bridge.yaml",
         "quickstart/20-search-domain.yaml",

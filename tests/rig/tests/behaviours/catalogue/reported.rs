@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Keys that say how something is to be found or made, and are no state that could be reported.
-const NO_STATE: [&str; 4] = ["copy-mac-from", "identifier", "next-hop-interface-ref", "profile-name"];
+const NO_STATE: [&str; 3] = ["copy-mac-from", "identifier", "profile-name"];
 /// What nmstate puts in the place of a secret.
 const HIDDEN: &str = "<_password_hid_by_nmstate>";
 
@@ -26,6 +26,9 @@ fn compare(path: &str, desired: &Value, reported: &Value, missing: &mut Vec<Stri
         (Value::Object(desired), Value::Object(reported)) => {
             for (key, desired) in desired {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                if key == "name" {
+                    continue;
+                }
                 if NO_STATE.contains(&&**key) || is_nothing(desired) {
                     continue;
                 }
@@ -52,7 +55,9 @@ fn entry(path: &str, index: usize, desired: &Value, reported: &[Value], missing:
     let is_absent = desired["state"] == "absent";
     if let Some(name) = desired.get("name") {
         let path = format!("{path}[{}]", word(name));
-        match reported.iter().find(|entry| entry.get("name") == Some(name)) {
+        // A card that was looked for by its address is reported by its own name, and has the other one as its profile's.
+        let is_it = |entry: &&Value| ["name", "profile-name"].iter().any(|key| entry.get(*key) == Some(name));
+        match reported.iter().find(is_it) {
             Some(_) if is_absent && desired["type"] != "ethernet" => missing.push(format!("{path}: absent")),
             Some(_) | None if is_absent => {}
             Some(found) => compare(&path, desired, found, missing),

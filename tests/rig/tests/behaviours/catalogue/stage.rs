@@ -80,7 +80,7 @@ impl Stage {
         let script = format!(
             "rm -rf {FOLDER}/policies && mkdir -p {FOLDER}/policies && cp {} {FOLDER}/policies/p.yaml\n\
              exec {program} standalone --once --policies={FOLDER}/policies --state-dir={FOLDER}/state \
-             --output={FOLDER}/output --node-name={NAME} --max-attempts=1",
+             --output={FOLDER}/output --node-name={NAME} --max-attempts=1 --v=info",
             self.sees(&example.path)?,
         );
         self.run(Invocation::new(["sh", "-ec", &script]).env("RUST_BACKTRACE", "0"), LIMIT).await

@@ -9,7 +9,7 @@ use super::{LIMIT, NODE, Trial};
 async fn the_example_of_a_bond_with_a_vlan_becomes_available() -> Result<()> {
     let trial = Trial::new().await?;
     trial.handler().await?;
-    let example = rig::machine::rig_file("../../examples/bond-with-vlan.yaml").display().to_string();
+    let example = rig::machine::rig_file("../../examples/vlan/on-bond.yaml").display().to_string();
     trial.api.kubectl(["apply", "-f", &example]).await?.success()?;
     trial.until_says("bond-with-vlan", "Available", "1/1 nodes successfully configured").await?;
     let shown = trial.api.kubectl(["get", "nncp", "bond-with-vlan", "--no-headers"]).await?.success()?;

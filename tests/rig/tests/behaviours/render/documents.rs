@@ -87,6 +87,6 @@ pub(super) fn all() -> Result<Vec<String>> {
         vrf(),
     ];
     let mut documents: Vec<String> = states.iter().map(|state| policy("p", state)).collect();
-    documents.push(fs::read_to_string(rig_file("../../examples/bond-with-vlan.yaml"))?);
+    documents.push(fs::read_to_string(rig_file("../../examples/vlan/on-bond.yaml"))?);
     Ok(documents)
 }

@@ -184,7 +184,7 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
 async fn the_files_give_a_full_kernel_the_bond_the_vlan_the_trunk_and_the_vrf() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").start().await?;
-    let example = fs::read_to_string(rig_file("../../examples/bond-with-vlan.yaml"))?;
+    let example = fs::read_to_string(rig_file("../../examples/vlan/on-bond.yaml"))?;
     let trunk = policy("trunk", &documents::trunk("eth3"));
     let vrf = policy("vrf", &documents::vrf());
     let policies = format!("{example}{trunk}{vrf}");

@@ -40,7 +40,7 @@ fn a_policy_becomes_private_files_of_its_pool() {
 
 #[test]
 fn the_same_policy_gives_the_same_bytes() {
-    let example = include_str!("../../../../../../examples/bond-with-vlan.yaml");
+    let example = include_str!("../../../../../../examples/vlan/on-bond.yaml");
     let text = |rendered: &Rendered| knmstate_agent::yaml::document(&rendered.object).unwrap();
     let once = render(&args(), example).unwrap();
     let written = text(&once);
