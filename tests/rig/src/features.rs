@@ -79,11 +79,8 @@ this file (`make features`), and `make test` fails when another run would write 
 
 /// The whole document.
 pub fn document(seen: &[Seen]) -> String {
-    let mut text = INTRODUCTION.to_owned();
-    text.push_str(&by_topic(seen));
-    text.push_str(&by_version(seen));
-    text.push_str(&not_on_a_kernel(seen));
-    text
+    let lines = [by_topic(seen), by_version(seen), not_on_a_kernel(seen)].concat();
+    format!("{INTRODUCTION}\n{}\n", lines.join("\n"))
 }
 
 fn rows(seen: &[Seen]) -> BTreeMap<&str, Vec<&Seen>> {
@@ -94,58 +91,68 @@ fn rows(seen: &[Seen]) -> BTreeMap<&str, Vec<&Seen>> {
     rows
 }
 
-fn by_topic(seen: &[Seen]) -> String {
-    let mut text = String::new();
+fn row(cells: &[&str]) -> String {
+    format!("| {} |", cells.join(" | "))
+}
+
+/// The head of a table and the line below it.
+fn head(cells: &[&str]) -> [String; 2] {
+    [row(cells), row(&vec!["---"; cells.len()])]
+}
+
+fn by_topic(seen: &[Seen]) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut topic = "";
     for (example, ways) in rows(seen) {
         let (its_topic, name) = example.split_once('/').unwrap_or_default();
         if its_topic != topic {
+            if !topic.is_empty() {
+                lines.push(String::new());
+            }
             topic = its_topic;
-            text.push_str(&format!(
-                "\n## {topic}\n\n| example | what it does | node | ways | NetworkManager |\n|---|---|---|---|---|\n"
-            ));
+            lines.extend([format!("## {topic}"), String::new()]);
+            lines.extend(head(&["example", "what it does", "node", "ways", "NetworkManager"]));
         }
         let list = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
         let of_ways: BTreeSet<Way> = ways.iter().map(|one| one.way).collect();
-        text.push_str(&format!(
-            "| [{name}](../examples/{example}.yaml) | {} | {} | {} | {} |\n",
-            ways[0].title,
-            list(ways.iter().map(|one| &*one.node).collect()),
-            of_ways.into_iter().map(Way::name).collect::<Vec<_>>().join(", "),
-            list(ways.iter().filter_map(|one| one.network_manager.as_deref()).collect()),
-        ));
+        lines.push(row(&[
+            &format!("[{name}](../examples/{example}.yaml)"),
+            &ways[0].title,
+            &list(ways.iter().map(|one| &*one.node).collect()),
+            &of_ways.into_iter().map(Way::name).collect::<Vec<_>>().join(", "),
+            &list(ways.iter().filter_map(|one| one.network_manager.as_deref()).collect()),
+        ]));
     }
-    text
+    lines
 }
 
-fn by_version(seen: &[Seen]) -> String {
+fn by_version(seen: &[Seen]) -> Vec<String> {
     let versions: BTreeSet<&str> = seen.iter().filter_map(|one| one.network_manager.as_deref()).collect();
-    let heads: String = versions.iter().map(|version| format!(" NetworkManager {version} |")).collect();
-    let line: String = versions.iter().map(|_| "---|").collect();
-    let mut text = format!("\n## Versions of NetworkManager\n\n| example |{heads}\n|---|{line}\n");
+    let mut lines = vec![String::new(), "## Versions of NetworkManager".to_owned(), String::new()];
+    let cells: Vec<&str> = ["example"].into_iter().chain(versions.iter().copied()).collect();
+    lines.extend(head(&cells));
     for (example, ways) in rows(seen) {
         if ways.iter().any(|one| one.core) {
-            let cell = |version: &&str| {
-                let works = ways.iter().any(|one| one.network_manager.as_deref() == Some(version));
-                if works { " works |" } else { " not tried |" }
+            let works = |version: &&str| {
+                let is_so = ways.iter().any(|one| one.network_manager.as_deref() == Some(version));
+                if is_so { "works" } else { "not tried" }
             };
-            let cells: String = versions.iter().map(cell).collect();
-            text.push_str(&format!("| {example} |{cells}\n"));
+            let cells: Vec<&str> = [example].into_iter().chain(versions.iter().map(works)).collect();
+            lines.push(row(&cells));
         }
     }
-    text
+    lines
 }
 
-fn not_on_a_kernel(seen: &[Seen]) -> String {
-    let mut text =
-        "\n## Not verified on a kernel\n\nWhat NetworkManager would be told was looked at instead.\n\n"
-            .to_owned();
+fn not_on_a_kernel(seen: &[Seen]) -> Vec<String> {
+    let mut lines = vec![String::new(), "## Not verified on a kernel".to_owned(), String::new()];
+    lines.extend(["What NetworkManager would be told was looked at instead.".to_owned(), String::new()]);
     for (example, ways) in rows(seen) {
         if let Some(why) = ways.iter().find_map(|one| one.because.as_deref()) {
-            text.push_str(&format!("- `{example}`: {why}\n"));
+            lines.push(format!("- `{example}`: {why}"));
         }
     }
-    text
+    lines
 }
 
 /// Whether two documents say the same but for the versions, which a new Debian changes.

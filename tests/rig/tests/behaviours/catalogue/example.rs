@@ -102,7 +102,7 @@ impl Example {
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) example: Example,
-    /// None for one that is rolled back.
+    /// None for one that is rolled back, or never applied.
     pub(super) removal: Option<Example>,
     pub(super) expectation: Expectation,
 }
@@ -122,7 +122,8 @@ pub(super) fn cases() -> Result<Vec<Case>> {
                 serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
             let example = Example::read(&examples().join(path.strip_prefix(&folder)?))?;
             let removal = example.path.with_file_name(&expectation.removed_by);
-            let removal = if expectation.fails.is_empty() { Some(Example::read(&removal)?) } else { None };
+            let is_made = expectation.fails.is_empty() && expectation.node != NodeKind::Keyfile;
+            let removal = if is_made { Some(Example::read(&removal)?) } else { None };
             ensure!(!expectation.kernel.is_empty(), "{} expects nothing", path.display());
             cases.push(Case { example, removal, expectation });
         }

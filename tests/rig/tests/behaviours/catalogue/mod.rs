@@ -123,12 +123,11 @@ async fn one_after_the_other<T>(
     let mut failures = Vec::new();
     let mut at_hand = None;
     for case in &cases {
-        let (on, services) = match at_hand.take() {
-            Some(at_hand) => at_hand,
-            None => {
-                let (lab, services) = lab_with_services().await?;
-                (start(lab).await?, services)
-            }
+        let (on, services) = if let Some(at_hand) = at_hand.take() {
+            at_hand
+        } else {
+            let (lab, services) = lab_with_services().await?;
+            (start(lab).await?, services)
         };
         let begun = Instant::now();
         match walk(&on, case).await {

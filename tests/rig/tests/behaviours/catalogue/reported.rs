@@ -26,10 +26,9 @@ fn compare(path: &str, desired: &Value, reported: &Value, missing: &mut Vec<Stri
         (Value::Object(desired), Value::Object(reported)) => {
             for (key, desired) in desired {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                if key == "name" {
-                    continue;
-                }
-                if NO_STATE.contains(&&**key) || is_nothing(desired) {
+                // What is reported is present, and its name has been compared.
+                if key == "name" || NO_STATE.contains(&&**key) || is_nothing(desired) || desired == "present"
+                {
                     continue;
                 }
                 match reported.get(key) {
