@@ -20,9 +20,8 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use rig::{
-    ApiServer, Lab, NmNode, Settings,
+    ApiServer, Lab, NmNode, Settings, binaries,
     handler::{Handler, HandlerSetup},
-    process::Invocation,
     wait,
 };
 use serde_json::{Value, json};
@@ -43,7 +42,7 @@ async fn main() -> Result<()> {
     let idle = idle.context("--idle takes a number of seconds")?.map_or(IDLE, Duration::from_secs);
     let program = match option("--program") {
         Some(program) => PathBuf::from(&program).canonicalize().context(program)?,
-        None => build().await?,
+        None => binaries::knmstate_as_released().await?,
     };
     let lab = Lab::new().await?;
     lab.dns().on().await?;
@@ -193,20 +192,6 @@ impl Bench {
             status.lines().find(|line| line.starts_with(kind)).with_context(|| format!("no {kind}"))?;
         Ok(line.split_whitespace().nth(1).unwrap_or_default().parse()?)
     }
-}
-
-/// The product with its optimisations; the rig builds what it uses without them.
-async fn build() -> Result<PathBuf> {
-    let output = Invocation::new(["cargo", "build", "--quiet", "--release", "--message-format=json"])
-        .args(["--package=knmstate", "--bin=knmstate"])
-        .arg(concat!("--manifest-path=", env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
-        .run(Duration::from_mins(30))
-        .await?
-        .success()
-        .context("build the product")?;
-    let messages = output.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.next_back().context("cargo built no program")
 }
 
 /// What is typed behind a word.

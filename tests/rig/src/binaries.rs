@@ -49,6 +49,18 @@ pub async fn machine_host() -> Result<PathBuf> {
     program("machine_host").await
 }
 
+/// The product as users have it, for measurements.
+pub async fn knmstate_as_released() -> Result<PathBuf> {
+    let output = Invocation::new(["cargo", "build", "--quiet", "--release", "--message-format=json"])
+        .args(["--package=knmstate", "--bin=knmstate"])
+        .arg(concat!("--manifest-path=", env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .run(BUILD_LIMIT)
+        .await?
+        .success()
+        .context("build the product")?;
+    executables(&output).remove("knmstate").context("cargo built no program")
+}
+
 /// One of the targets, by its name.
 pub(crate) async fn program(name: &str) -> Result<PathBuf> {
     static BUILT: OnceCell<BTreeMap<String, PathBuf>> = OnceCell::const_new();
@@ -68,10 +80,15 @@ async fn build() -> Result<BTreeMap<String, PathBuf>> {
         .await?
         .success()
         .context("build the programs of the workspace")?;
-    let messages = output.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    Ok(executables(&output))
+}
+
+/// The programs of cargo's messages, by their names.
+fn executables(messages: &str) -> BTreeMap<String, PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let programs = messages.filter_map(|message| {
         let name = message["target"]["name"].as_str()?.to_owned();
         Some((name, PathBuf::from(message["executable"].as_str()?)))
     });
-    Ok(programs.collect())
+    programs.collect()
 }

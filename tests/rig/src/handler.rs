@@ -18,10 +18,13 @@ use serde_json::json;
 use crate::{
     ApiServer, Lab, NmNode,
     process::{Invocation, LAB_VARIABLE, Process, write_private},
+    shell::Shell,
     wait,
 };
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
+/// Where a handler that was started inside of its node logs.
+pub const LOG_INSIDE: &str = "/run/handler.log";
 /// A handler that is asked to stop does so within this time.
 const STOP_LIMIT: Duration = Duration::from_secs(12);
 
@@ -80,10 +83,15 @@ pub struct HandlerSetup {
 impl HandlerSetup {
     /// For a node that is known to the API server.
     pub async fn new(lab: &Lab, api: &ApiServer, node: &str, program: PathBuf) -> Result<Self> {
+        let token = api.handler_token(node).await?;
+        Self::by(lab, &api.kubeconfig_with_token(&token), node, program)
+    }
+
+    /// For one that has its own way to the API server.
+    pub fn by(lab: &Lab, kubeconfig: &str, node: &str, program: PathBuf) -> Result<Self> {
         let folder = lab.folder().join(format!("handler-of-{node}"));
         fs::create_dir(&folder).context("a node has one handler")?;
-        let token = api.handler_token(node).await?;
-        write_private(&folder.join("kubeconfig"), &api.kubeconfig_with_token(&token))?;
+        write_private(&folder.join("kubeconfig"), kubeconfig)?;
         Ok(Self {
             lab: lab.clone(),
             node: node.to_owned(),
@@ -109,6 +117,23 @@ impl HandlerSetup {
     /// What it keeps over a restart.
     pub fn state_folder(&self) -> PathBuf {
         self.folder.join("state")
+    }
+
+    /// Starts it in a node of any kind. It ends with the node, as everything in it; what it says and keeps is there, too.
+    pub async fn start_inside(&self, node: &impl Shell) -> Result<()> {
+        let environment: Vec<String> =
+            self.environment.iter().map(|(key, value)| format!("{key}='{value}'")).collect();
+        let script = format!(
+            "NODE_NAME={} NMSTATE_INSTANCE_NODE_LOCK_FILE=/run/lock.handler RUST_BACKTRACE=0 {} \
+             {} handler --kubeconfig={} --state-dir=/run/state {} >{LOG_INSIDE} 2>&1 &",
+            self.node,
+            environment.join(" "),
+            node.sees(&self.program)?,
+            node.sees(&self.folder.join("kubeconfig"))?,
+            self.arguments.join(" "),
+        );
+        node.lines(&script, READY_LIMIT).await?.success()?;
+        Ok(())
     }
 
     /// Starts it in its node; its log goes on where that of an earlier one ended.

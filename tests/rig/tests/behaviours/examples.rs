@@ -91,18 +91,19 @@ async fn the_quickstart_is_applied_and_what_is_to_be_rolled_back_is() -> Result<
         ensure!(after.mentions(wanted), "{wanted} is missing: {after:?}");
     }
 
-    let (folder, file) = (lab.folder().join("rolled-back"), "wrong-card.yaml");
-    fs::create_dir(&folder)?;
-    fs::copy(examples().join("rolled-back").join(file), folder.join(file))?;
-    let output = standalone(&node, &folder.display().to_string(), None).await?;
-    let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
-    ensure!(output.status.code() == Some(1), "{text}{}", output.stderr());
-    // It is told once.
-    ensure!(output.stderr().is_empty(), "{}", output.stderr());
-    for said in [file, "probe \"default-gateway\"", "no default route is left", "rolled back: "] {
-        ensure!(text.contains(said), "{said:?} is not said: {text}");
+    for path in manifests(&examples().join("rolled-back"))? {
+        let output = standalone(&node, "rolled-back", None).await?;
+        let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(output.status.code() == Some(1), "{text}{}", output.stderr());
+        // It is told once.
+        ensure!(output.stderr().is_empty(), "{}", output.stderr());
+        let file = path.file_name().context("a file")?.to_string_lossy().into_owned();
+        for said in [&*file, "probe \"default-gateway\"", "no default route is left", "rolled back: "] {
+            ensure!(text.contains(said), "{said:?} is not said: {text}");
+        }
+        node.is_again(&after, Duration::from_secs(20)).await?;
     }
-    node.is_again(&after, Duration::from_secs(20)).await
+    Ok(())
 }
 
 #[tokio::test]

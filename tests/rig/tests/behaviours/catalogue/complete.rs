@@ -7,8 +7,9 @@ use rig::machine::rig_file;
 
 use super::example::{Example, cases, examples};
 
-/// Folders whose examples are tried by tests of their own: for one machine, for several nodes, and to be refused.
-const ELSEWHERE: [&str; 3] = ["cluster", "quickstart", "refused"];
+/// Folders whose examples are tried by tests of their own: for one machine, for several nodes, to be
+/// rolled back and to be refused.
+const ELSEWHERE: [&str; 4] = ["cluster", "quickstart", "refused", "rolled-back"];
 
 #[test]
 fn every_example_is_tried_and_listed() -> Result<()> {
@@ -28,10 +29,6 @@ fn every_example_is_tried_and_listed() -> Result<()> {
         }
         for file in fs::read_dir(&topic)? {
             let example = Example::read(&file?.path())?;
-            // It is for a card with an address by DHCP, and tried beside the quickstart.
-            if example.id == "rolled-back/wrong-card" {
-                continue;
-            }
             ensure!(tried.contains(&example.path), "{} has no expectation", example.id);
             let row = format!("(../examples/{}.yaml) | {} |", example.id, example.title);
             ensure!(features.contains(&row), "docs/features.md has no row {row:?}: make features");

@@ -10,7 +10,7 @@ use knmstate_api::{
 use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{
     ApiServer, Lab, Settings, binaries,
-    process::write_private,
+    handler::HandlerSetup,
     role::{RoleProcess, RoleSetup},
     shell::Shell as _,
     wait::{self, Fatal},
@@ -46,16 +46,8 @@ impl Cluster {
         let label = format!("kubernetes.io/hostname={NAME}");
         api.kubectl(["label", "node", NAME, &label]).await?.success()?;
         let controller = RoleSetup::controller(lab, &api, program.clone()).await?.start("a")?;
-        let kubeconfig = lab.folder().join("handler.kubeconfig");
-        write_private(&kubeconfig, &api.kubeconfig_with_token(&api.handler_token(NAME).await?))?;
-        // It ends with the node, as everything in it.
-        let handler = format!(
-            "NODE_NAME={NAME} NNCP_MAX_RETRIES=1 NMSTATE_INSTANCE_NODE_LOCK_FILE=/run/lock.handler {} handler \
-             --kubeconfig={} --state-dir=/run/state >/run/handler.log 2>&1 &",
-            stage.sees(&program)?,
-            stage.sees(&kubeconfig)?,
-        );
-        stage.lines(&handler, LIMIT).await?.success()?;
+        let handler = HandlerSetup::new(lab, &api, NAME, program).await?;
+        handler.env("NNCP_MAX_RETRIES", "1").start_inside(&stage).await?;
         let (policies, enactments, states) =
             (Api::all(api.client()), Api::all(api.client()), Api::all(api.client()));
         Ok(Self { stage, policies, enactments, states, _controller: controller, api })

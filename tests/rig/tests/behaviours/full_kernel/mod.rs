@@ -16,7 +16,7 @@ use knmstate_api::{
 use kube::Api;
 use rig::{
     ApiServer, Lab, Settings, UmlNode, binaries,
-    process::{Invocation, write_private},
+    handler::{HandlerSetup, LOG_INSIDE},
     role::{RoleProcess, RoleSetup},
     wait,
 };
@@ -24,7 +24,6 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_mins(3);
 const NODE: &str = "node1";
-const LOG: &str = "/run/handler.log";
 
 /// A cluster with one such node, and a controller. The handler is not started.
 struct Trial {
@@ -58,18 +57,14 @@ impl Trial {
         self.handler_with(&self.api.kubeconfig_with_token(&token)).await
     }
 
-    /// Starts the handler of the node. It ends with the guest, as everything in it.
+    /// Starts the handler of the node, by this way.
     async fn handler_with(&self, kubeconfig: &str) -> Result<()> {
-        let file = self.lab.folder().join("handler.kubeconfig");
-        write_private(&file, kubeconfig)?;
         // Reading is dear here, on a kernel that is a process, by a program that is not optimised.
-        let start = format!(
-            "NODE_NAME={NODE} NNCP_MAX_RETRIES=1 NMSTATE_INSTANCE_NODE_LOCK_FILE=/run/lock.handler {} handler \
-             --kubeconfig={} --state-dir=/run/state --report-cpu=100 >{LOG} 2>&1 &",
-            UmlNode::path_inside(&binaries::knmstate().await?)?,
-            UmlNode::path_inside(&file)?,
-        );
-        self.node.exec_with(Invocation::new(["sh", "-c", &start]), LIMIT).await?.success()?;
+        HandlerSetup::by(&self.lab, kubeconfig, NODE, binaries::knmstate().await?)?
+            .arg("--report-cpu=100")
+            .env("NNCP_MAX_RETRIES", "1")
+            .start_inside(&self.node)
+            .await?;
         wait::until(LIMIT, "the node to be reported", async || {
             self.states.get(NODE).await?.status.last_successful_update_time.context("nothing yet").map(drop)
         })
@@ -98,7 +93,7 @@ impl Trial {
         if reached.is_err() {
             println!(
                 "{}\n{}",
-                self.node.exec(["tail", "-n", "20", LOG]).await?.stdout(),
+                self.node.exec(["tail", "-n", "20", LOG_INSIDE]).await?.stdout(),
                 self.controllers.logs(10)
             );
         }

@@ -1,0 +1,135 @@
+//! How long a bond with a VLAN takes from `kubectl apply` to Available, where that time goes, and how soon a node reports that
+//! the active port of a bond has lost its cable: a real API server, a controller, and a node with a kernel of its own.
+//!
+//! `cargo bench --package bench --bench full_kernel -- --program knmstate` measures that program instead of building one.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationPolicy as Policy,
+    NodeNetworkState, enactment::Timings,
+};
+use kube::Api;
+use rig::{
+    ApiServer, Lab, Settings, UmlNode, binaries, handler::HandlerSetup, machine::rig_file, role::RoleSetup,
+    wait,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+const NODE: &str = "node1";
+const POLICY: &str = "bond-with-vlan";
+const ROUNDS: usize = 7;
+const LIMIT: Duration = Duration::from_mins(3);
+/// After this time of quiet the report has saved up for its next reading.
+const REST: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let program = match std::env::args().skip_while(|argument| argument != "--program").nth(1) {
+        Some(program) => PathBuf::from(&program).canonicalize().context(program)?,
+        None => binaries::knmstate_as_released().await?,
+    };
+    let lab = Lab::new().await?;
+    let (api, node) = tokio::try_join!(lab.api_server().start(), lab.uml_node(NODE).start())?;
+    api.admit_product(&Settings::default()).await?;
+    api.add_ready_node(NODE).await?;
+    let _controller = RoleSetup::controller(&lab, &api, program.clone()).await?.start("a")?;
+    HandlerSetup::new(&lab, &api, NODE, program).await?.start_inside(&node).await?;
+    let bench = Bench { policies: Api::all(api.client()), node, api };
+    bench.apply().await?;
+    bench.failover().await
+}
+
+struct Bench {
+    policies: Api<Policy>,
+    node: UmlNode,
+    api: ApiServer,
+}
+
+impl Bench {
+    async fn apply(&self) -> Result<()> {
+        let mut totals = Vec::new();
+        for _ in 0..ROUNDS {
+            let took = self.available("vlan/on-bond", POLICY).await?;
+            let timings = self.timings().await?;
+            let part = |part: Option<i64>| part.unwrap_or_default();
+            let theirs = part(timings.apply_milliseconds) + part(timings.conclude_milliseconds);
+            let total = i64::try_from(took.as_millis())?;
+            println!(
+                "apply to Available {total} ms: nmstate and NetworkManager {theirs} (applied {}, made permanent {}), \
+                 ours {}, of which on the node: prepare {}, look before {}, probes {}",
+                part(timings.apply_milliseconds),
+                part(timings.conclude_milliseconds),
+                total - theirs,
+                part(timings.prepare_milliseconds),
+                part(timings.baseline_milliseconds),
+                part(timings.probe_milliseconds),
+            );
+            totals.push((total, total - theirs));
+            self.delete(POLICY).await?;
+            self.available("vlan/remove-two-on-bond", "vlan-remove-two-on-bond").await?;
+            self.delete("vlan-remove-two-on-bond").await?;
+        }
+        totals.sort_unstable();
+        let (total, ours) = totals[ROUNDS / 2];
+        println!("median {total} ms, of which ours {ours} ms = {} %", 100 * ours / total);
+        Ok(())
+    }
+
+    async fn failover(&self) -> Result<()> {
+        self.available("bond/active-backup", "bond-active-backup").await?;
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            tokio::time::sleep(REST).await;
+            let began = Instant::now();
+            self.node.nic(1).pull().await?;
+            let pulled = began.elapsed();
+            self.until_active("eth2").await?;
+            times.push(began.elapsed());
+            println!("active port reported after {:?} (the cable was out after {pulled:?})", began.elapsed());
+            self.node.nic(1).restore().await?;
+            self.until_active("eth1").await?;
+        }
+        times.sort_unstable();
+        println!("median {:?}", times[ROUNDS / 2]);
+        Ok(())
+    }
+
+    async fn until_active(&self, port: &str) -> Result<()> {
+        let states: Api<NodeNetworkState> = Api::all(self.api.client());
+        wait::until(LIMIT, "the report", async || {
+            let links = serde_json::to_value(states.get(NODE).await?.status)?["links"].clone();
+            let bond = links.as_array().into_iter().flatten().find(|link| link["name"] == "bond0").cloned();
+            ensure!(bond.is_some_and(|bond| bond["activePort"] == json!(port)), "{links}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Applies an example, and waits until its policy is available.
+    async fn available(&self, example: &str, policy: &str) -> Result<Duration> {
+        let file = rig_file(&format!("../../examples/{example}.yaml")).display().to_string();
+        let began = Instant::now();
+        self.api.kubectl(["apply", "-f", &file]).await?.success()?;
+        wait::until(LIMIT, policy, async || {
+            let status = self.policies.get(policy).await?.status;
+            let said = status.conditions.first_true().context("it says nothing yet")?;
+            ensure!(said.type_ == "Available", "{}: {}", said.type_, said.message);
+            Ok(())
+        })
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    async fn timings(&self) -> Result<Timings> {
+        let enactments: Api<Enactment> = Api::all(self.api.client());
+        enactments.get(&format!("{NODE}.{POLICY}")).await?.status.timings.context("no times")
+    }
+
+    async fn delete(&self, policy: &str) -> Result<()> {
+        self.api.kubectl(["delete", "nncp", policy]).await?.success()?;
+        Ok(())
+    }
+}
