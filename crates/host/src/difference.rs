@@ -45,7 +45,7 @@ impl NetworkState {
 }
 
 impl NetworkState {
-    /// A difference as nmstate sees it, without what is none. It compares lists as a whole: ports of a Linux bridge and
+    /// A difference as nmstate sees it, without what is none. It compares lists as a whole: ports of a bridge and
     /// virtual functions are different to it as soon as the machine has more to say about them than was asked for. And it
     /// looks for a permission among what is there.
     pub(crate) fn without_what_is_met(self, current: &Self) -> Self {
@@ -70,7 +70,7 @@ fn still_differs(interface: &mut Map<String, Value>, current: &NetworkState) -> 
     }
     let found = Value::Object(found.clone());
     take_out(interface, &["bridge", unmet::PERMISSION], &|_| true);
-    if found["type"] == "linux-bridge" {
+    if matches!(found["type"].as_str(), Some("linux-bridge" | "ovs-bridge")) {
         let ports = found.pointer("/bridge/port");
         take_out(interface, &["bridge", "port"], &|wanted| unmet::has_ports(wanted, ports));
     }
@@ -215,6 +215,13 @@ mod tests {
         let wanted = bridge(json!({ "allow-extra-patch-ports": true }));
         assert_eq!(wanted.clone().without_what_is_met(&current).into_value(), json!({}));
         assert_eq!(wanted.first_unmet_in(&current), None);
+        // Open vSwitch tells a range of tags one by one.
+        let trunk = |tags: Value| {
+            bridge(json!({ "port": [{ "name": "eth1", "vlan": { "mode": "trunk", "trunk-tags": tags } }] }))
+        };
+        let one_by_one = trunk(json!([{ "id": 200 }, { "id": 201 }]));
+        let range = trunk(json!([{ "id-range": { "min": 200, "max": 201 } }]));
+        assert_eq!(range.without_what_is_met(&one_by_one).into_value(), json!({}));
     }
 
     #[test]
