@@ -64,7 +64,7 @@ impl NetworkState {
 
 /// Takes out what is as wanted; false when nothing is left then.
 fn still_differs(interface: &mut Map<String, Value>, current: &NetworkState) -> bool {
-    let Some(found) = unmet::meant(interface, current) else { return true };
+    let Some(found) = current.interface_meant_by(interface) else { return true };
     if interface.get("state").is_some_and(|state| Some(state) != found.get("state")) {
         return true;
     }
@@ -98,7 +98,7 @@ fn take_out(object: &mut Map<String, Value>, path: &[&str], is_met: &dyn Fn(&Val
 fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Map<String, Value>> {
     unmet::interface(desired, current)?;
     let name = interface_name(desired);
-    let Some(found) = unmet::meant(desired, current) else { return Some(desired.clone()) };
+    let Some(found) = current.interface_meant_by(desired) else { return Some(desired.clone()) };
     let place = Place::interface(name);
     let is_kept = |key: &str, wanted: &Value| {
         WHICH.contains(&key) || unmet::key_of_interface(key, wanted, found, &place).is_some()
@@ -215,13 +215,13 @@ mod tests {
         let wanted = bridge(json!({ "allow-extra-patch-ports": true }));
         assert_eq!(wanted.clone().without_what_is_met(&current).into_value(), json!({}));
         assert_eq!(wanted.first_unmet_in(&current), None);
-        // Open vSwitch tells a range of tags one by one.
-        let trunk = |tags: Value| {
-            bridge(json!({ "port": [{ "name": "eth1", "vlan": { "mode": "trunk", "trunk-tags": tags } }] }))
-        };
-        let one_by_one = trunk(json!([{ "id": 200 }, { "id": 201 }]));
-        let range = trunk(json!([{ "id-range": { "min": 200, "max": 201 } }]));
-        assert_eq!(range.without_what_is_met(&one_by_one).into_value(), json!({}));
+        // Open vSwitch tells a tag of zero where there is none.
+        let trunk = |tags: Value| bridge(json!({ "port": [{ "name": "eth1", "vlan": tags }] }));
+        let range =
+            trunk(json!({ "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 200, "max": 201 } }] }));
+        let found = trunk(json!({ "mode": "trunk", "tag": 0, "trunk-tags": [{ "id": 200 }, { "id": 201 }] }));
+        assert_eq!(range.clone().without_what_is_met(&found).into_value(), json!({}));
+        assert_eq!(range.first_unmet_in(&found), None);
     }
 
     #[test]

@@ -168,6 +168,27 @@ impl NetworkState {
         self.interfaces().find(|interface| interface_name(interface) == name)
     }
 
+    /// The interface that a desired one stands for: the one of its name, or the card with the address that it says to look
+    /// for.
+    pub(crate) fn interface_meant_by(&self, desired: &Map<String, Value>) -> Option<&Map<String, Value>> {
+        let text = |interface: &Map<String, Value>, key: &str| {
+            interface.get(key).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase()
+        };
+        let identifier = desired.get("identifier").and_then(Value::as_str).unwrap_or("name");
+        let keys: &[&str] = match identifier {
+            "mac-address" => &["permanent-mac-address", "mac-address"],
+            "pci-address" => &["pci-address"],
+            _ => return self.interface(interface_name(desired)),
+        };
+        let wanted = text(desired, identifier);
+        let is_card = |found: &&Map<String, Value>| {
+            matches!(found.get("type").and_then(Value::as_str), Some("ethernet" | "veth" | "infiniband"))
+        };
+        // The address that a card was made with counts more than the one that it has now: a bond lends its own to its
+        // ports.
+        keys.iter().find_map(|key| self.interfaces().filter(is_card).find(|found| text(found, key) == wanted))
+    }
+
     /// One of the lists of routes; empty when it is not there.
     pub fn routes(&self, which: RouteList) -> impl Iterator<Item = &Map<String, Value>> {
         objects(self.0.get("routes").and_then(|routes| routes.get(which.key())))

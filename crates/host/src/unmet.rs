@@ -40,30 +40,10 @@ impl NetworkState {
 const READ_ONLY: [&str; 8] =
     ["name", "state", "permanent-mac-address", "min-mtu", "max-mtu", "driver", "copy-mac-from", "identifier"];
 
-/// The interface that a desired one stands for: the one of its name, or of the address that it says to look for.
-pub(crate) fn meant<'a>(
-    desired: &Map<String, Value>,
-    current: &'a NetworkState,
-) -> Option<&'a Map<String, Value>> {
-    let identifier = desired.get("identifier").and_then(Value::as_str);
-    let keys: &[&str] = match identifier {
-        Some("mac-address") => &["permanent-mac-address", "mac-address"],
-        Some("pci-address") => &["pci-address"],
-        _ => return current.interface(interface_name(desired)),
-    };
-    let wanted = text(desired.get(identifier?));
-    let is_card =
-        |found: &&Map<String, Value>| matches!(text(found.get("type")), "ethernet" | "veth" | "infiniband");
-    // The address that a card was made with counts more than the one that it has now: a bond lends its own to its ports.
-    keys.iter().find_map(|key| {
-        current.interfaces().filter(is_card).find(|found| text(found.get(*key)).eq_ignore_ascii_case(wanted))
-    })
-}
-
 pub(crate) fn interface(desired: &Map<String, Value>, current: &NetworkState) -> Option<Unmet> {
     let name = interface_name(desired);
     let place = Place::interface(name);
-    let found = meant(desired, current);
+    let found = current.interface_meant_by(desired);
     let state = desired.get("state").and_then(Value::as_str).unwrap_or("up");
     match (state, found) {
         ("ignore", _) | ("absent" | "down", None) => None,
@@ -228,8 +208,12 @@ fn below(key: &str, wanted: &Value, found: Option<&Value>, place: &Place) -> Opt
 fn same_vlans_of_port(wanted: &Value, found: Option<&Value>) -> bool {
     let said = |vlans: Option<&Value>| -> Map<String, Value> {
         let vlans = vlans.and_then(Value::as_object).cloned().unwrap_or_default();
-        let is_default =
-            |key: &str, value: &Value| key == "enable-native" && scalar::truth(value) == Some(false);
+        // Open vSwitch tells a tag of zero where there is none.
+        let is_default = |key: &str, value: &Value| match key {
+            "enable-native" => scalar::truth(value) == Some(false),
+            "tag" => scalar::number(value) == Some(0),
+            _ => false,
+        };
         vlans.into_iter().filter(|(key, value)| !value.is_null() && !is_default(key, value)).collect()
     };
     let (wanted, found) = (said(Some(wanted)), said(found));

@@ -54,14 +54,12 @@ pub(super) async fn prepare(
         },
         other => other,
     };
-    // nmstate writes its own words where people may choose between several.
-    let spelled = NetworkState::parse(engine::to_value(&document)?)?;
+    let spelled = engine::spelled(&document)?;
     let mut warnings = preflight::check(&spelled, &before)?;
     let to_come = preflight::functions_to_come(&spelled, &before);
     let current = with_cards(current, &to_come)?;
     document.validate(Some(&current)).map_err(|error| refused(error, &touched))?;
-    let difference =
-        engine::difference(desired, &document, &current)?.map_err(|error| refused(error, &touched))?;
+    let difference = engine::difference(&document, &current)?.map_err(|error| refused(error, &touched))?;
     let difference = without_what_is_gone(difference, &before, service, memory_only).await?;
     if difference.sections().is_empty() {
         return Ok((None, warnings));

@@ -68,7 +68,7 @@ pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits)
 pub(super) fn what_is_left(entry: &Entry, now: &nmstate::NetworkState) -> Result<(), HostError> {
     let revert = NetworkState::parse(entry.revert.clone())?;
     let document = engine::parse(&entry.revert, &Scrubber::default())?;
-    match engine::difference(&revert, &document, now)? {
+    match engine::difference(&document, now)? {
         Ok(difference) if difference.sections().is_empty() => Ok(()),
         _ => Err(HostError::Failed {
             place: revert

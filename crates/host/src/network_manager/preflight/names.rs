@@ -75,7 +75,7 @@ impl<'a> World<'a> {
         let desired = by_name(self.desired);
         let found = by_name(self.current)
             .or_else(by_alternative)
-            .or_else(|| desired.and_then(|desired| self.with_address_of(desired)))
+            .or_else(|| desired.and_then(|desired| self.current.interface_meant_by(desired)))
             .or(desired)
             .or_else(|| {
                 self.desired.interfaces().chain(self.current.interfaces()).find(|other| goes_by(other, name))
@@ -86,19 +86,6 @@ impl<'a> World<'a> {
     /// What the document says of the interface that the kernel knows by this name.
     pub(super) fn desired_of(self, kernel_name: &str) -> Option<&'a Interface> {
         self.desired.interfaces().find(|desired| self.kernel_name(interface_name(desired)) == kernel_name)
-    }
-
-    /// The card that a desired one means by its address.
-    fn with_address_of(self, desired: &Interface) -> Option<&'a Interface> {
-        let (address, keys): (_, &[&str]) = match text(desired, &["identifier"])? {
-            "mac-address" => (text(desired, &["mac-address"])?, &["permanent-mac-address", "mac-address"]),
-            "pci-address" => (text(desired, &["pci-address"])?, &["pci-address"]),
-            _ => return None,
-        };
-        let has = |interface: &Interface, key: &str| {
-            text(interface, &[key]).is_some_and(|found| found.eq_ignore_ascii_case(address))
-        };
-        keys.iter().find_map(|key| self.current.interfaces().find(|interface| has(interface, key)))
     }
 
     /// A pair of cables is made by naming one end of it.
