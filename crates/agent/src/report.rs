@@ -1,10 +1,11 @@
 //! Reports the network of the node: as soon as something changes, and never otherwise.
 //!
 //! ```text
-//! events ──► a short pause ──► its turn ──► in no in-between state ──► read ──► filter, fit ──► differs? ──► publish
-//!             (one change is     (CPU time     (steady)
-//!              many messages)     is rationed)
-//! a change was settled, or a report is asked for ──────────┘
+//! events ──► a short pause ──┬──► its turn ──► in no in-between state ──► read ──► filter, fit ──► differs? ──► publish
+//!             (one change is │     (CPU time        (steady)            ▲                                          ▲
+//!              many messages)│      is rationed)                        │                                          │
+//!                            └──► carriers and active ports, which cost next to nothing to read ──► differ? ──────┘
+//! a change was settled, or a report is asked for ──────────────────────┘
 //! ```
 //!
 //! Between events nothing runs but one timer of half an hour.
@@ -14,6 +15,7 @@ use std::{sync::Arc, time::Duration};
 use knmstate_api::{State, node_network_state::LinkState};
 use knmstate_core::{
     budget::{BUDGET, fit},
+    document::Document,
     links::worth_telling,
     pace::{PERCENT, Pace},
     shown::shown,
@@ -32,6 +34,9 @@ use crate::{
 
 /// After the first sign of a change, how long its other messages are waited for: `ip addr add` alone sends three.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The least time between two looks at links alone, while the rest has to wait for its turn.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The network is read this long after the last time even if nothing seems to have happened, in case an event was lost.
 const RESYNC: Duration = Duration::from_mins(30);
@@ -140,7 +145,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
             self.read_and_publish(&mut progress).await;
             let Some(mut reason) = self.next_reason(&mut progress).await else { return };
             if reason == Reason::Change {
-                reason = self.turn(&progress).await;
+                reason = self.turn(&mut progress).await;
             }
             if reason == Reason::Asked {
                 progress.published = None;
@@ -172,13 +177,37 @@ impl<H: Host, S: Store> Reporter<H, S> {
     }
 
     /// Waits for the other messages of the same change, and until reading is not too dear; or for somebody in a hurry.
-    async fn turn(&self, progress: &Progress) -> Reason {
+    /// Links are looked at meanwhile: a lost cable is told at once, whatever else has used up the CPU time.
+    async fn turn(&self, progress: &mut Progress) -> Reason {
         let now = Instant::now();
         let allowed = progress.began + progress.pace.allowed_at(now - progress.began);
-        tokio::select! {
-            () = self.store.refresh_wanted() => Reason::Asked,
-            () = self.steady.until_settled() => Reason::Settled,
-            () = sleep_until(allowed.max(now + PAUSE)) => Reason::Change,
+        let read_at = allowed.max(now + PAUSE);
+        let (mut look_at, mut has_news) = (now + PAUSE, true);
+        loop {
+            tokio::select! {
+                // Of a look and a reading at the same time the look comes first.
+                biased;
+                () = self.store.refresh_wanted() => return Reason::Asked,
+                () = self.steady.until_settled() => return Reason::Settled,
+                () = sleep_until(look_at), if has_news => {
+                    self.publish_links(progress).await;
+                    (look_at, has_news) = (Instant::now() + LOOK_AGAIN, false);
+                }
+                () = sleep_until(read_at) => return Reason::Change,
+                Some(_) = progress.events.next(), if !has_news => has_news = true,
+            }
+        }
+    }
+
+    /// Tells of links what differs from what is told, and leaves the rest of the report as it is.
+    async fn publish_links(&self, progress: &mut Progress) {
+        let Some(published) = &mut progress.published else { return };
+        // A change that is under way is read when it is settled.
+        let Some(_steady) = self.steady.hold_if_free().await else { return };
+        let links = self.links(&published.state.0).await;
+        if links != published.links {
+            published.links = links;
+            self.store.publish(published.clone());
         }
     }
 
@@ -230,20 +259,21 @@ impl<H: Host, S: Store> Reporter<H, S> {
         if let Some(version) = versions.network_manager {
             progress.network_manager_version = version;
         }
-        let links = self
-            .host
-            .links()
-            .await
-            .into_iter()
-            .map(|Link { name, carrier, active_port }| LinkState { name, carrier, active_port });
         let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
-            links: worth_telling(links, &state),
+            links: self.links(&state).await,
             state: State(state),
             omitted,
             nmstate_version: versions.nmstate,
             network_manager_version: progress.network_manager_version.clone(),
         }
+    }
+
+    /// What is told of links beside this state.
+    async fn links(&self, shown: &Document) -> Vec<LinkState> {
+        let links = self.host.links().await.into_iter();
+        let told = |Link { name, carrier, active_port }| LinkState { name, carrier, active_port };
+        worth_telling(links.map(told), shown)
     }
 }
 

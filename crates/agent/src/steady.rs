@@ -1,6 +1,6 @@
 //! One change at a time, and nobody looks while it is half done.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
@@ -37,6 +37,20 @@ impl Steady {
             None => None,
         };
         Held(lock, guard)
+    }
+
+    /// The same if it is in none now; `None` while somebody changes it.
+    pub async fn hold_if_free(&self) -> Option<Held> {
+        let guard = Arc::clone(&self.0.lock).try_lock_owned().ok()?;
+        let lock = match &self.0.file {
+            // A file that cannot be used keeps nobody out.
+            Some(file) => match WorkLock::wait_for(file, Duration::ZERO).await {
+                Ok(None) => return None,
+                taken => taken.ok().flatten(),
+            },
+            None => None,
+        };
+        Some(Held(lock, guard))
     }
 
     /// Says that a change has just been settled: the network should be read at once.

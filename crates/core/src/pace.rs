@@ -9,9 +9,9 @@ use std::time::Duration;
 /// How much CPU time can be saved up.
 pub const BUCKET: Duration = Duration::from_millis(500);
 
-/// How many hundredths of one core flow into the bucket unless somebody says otherwise. The whole process is to stay below 5 in any minute, and a minute
-/// can begin with a full bucket and end with a reading of 600 interfaces (1.2 s, which is 2 of the 5); noticing that
-/// something changed has to be paid for, too.
+/// How many hundredths of one core flow into the bucket unless somebody says otherwise. The whole process is to stay
+/// below 5 in any minute, and a minute can begin with a full bucket and end with a reading of 600 interfaces (1.2 s,
+/// which is 2 of the 5); noticing that something changed has to be paid for, too.
 pub const PERCENT: u32 = 2;
 
 /// The bucket.

@@ -15,6 +15,7 @@
 //! that the kernel does not collect are swept by the next lab.
 
 pub mod api_server;
+mod awake;
 pub mod binaries;
 pub mod features;
 pub mod fleet;

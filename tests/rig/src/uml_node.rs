@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    awake::Awake,
     binaries,
     lab::{Lab, Segment},
     machine::{EXEC_LIMIT, Machine, rig_file},
@@ -103,7 +104,14 @@ impl UmlNodeBuilder {
         machine.plug_in(&self.lab, number, 0, Segment::Front).await?;
         machine.plug_in(&self.lab, number, 1, Segment::Back).await?;
         std::fs::write(folder.join("cables-are-in"), "")?;
-        let node = UmlNode { machine: Mutex::new(machine), number, name: self.name, console, lab: self.lab };
+        let node = UmlNode {
+            machine: Mutex::new(machine),
+            number,
+            name: self.name,
+            console,
+            awake: Awake::keep()?,
+            lab: self.lab,
+        };
         node.wait_until_ready().await?;
         Ok(node)
     }
@@ -164,6 +172,8 @@ pub struct UmlNode {
     number: u8,
     name: String,
     console: PathBuf,
+    #[expect(dead_code, reason = "it is held, not looked at")]
+    awake: Awake,
     lab: Lab,
 }
 

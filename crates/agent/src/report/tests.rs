@@ -181,6 +181,42 @@ async fn cheap_readings_follow_a_storm_closely() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_cable_is_told_while_a_reading_has_to_wait() {
+    let trial = Trial::with_cost(Duration::from_secs(10));
+    trial.change(json!({ "interfaces": [{ "name": "eth0", "state": "up" }, { "name": "eth1", "state": "up" }] }));
+    sleep(SOON).await;
+    trial.steady.settled();
+    sleep(SOON).await;
+    let (published, readings) = (trial.published(), trial.readings());
+    let without_carrier = |names: &[&str]| -> Vec<LinkState> {
+        let lost = |name: &&str| LinkState { name: (*name).to_owned(), carrier: false, active_port: None };
+        names.iter().map(lost).collect()
+    };
+    trial.machine.unplug("eth0");
+    sleep(SOON).await;
+    assert_eq!(trial.last().1.links, without_carrier(&["eth0"]));
+    // The next ones, too, though not each at once; and what is as told is not told again.
+    trial.machine.unplug("eth1");
+    sleep(LOOK_AGAIN + SOON).await;
+    assert_eq!(trial.last().1.links, without_carrier(&["eth0", "eth1"]));
+    trial.set_mtu(1400);
+    sleep(LOOK_AGAIN + SOON).await;
+    assert_eq!((trial.published(), trial.readings()), (published + 2, readings));
+
+    // In the middle of a change nothing is told, and at its end everything.
+    let guard = trial.steady.hold().await;
+    trial.machine.plug_in("eth0");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(trial.published(), published + 2);
+    drop(guard);
+    trial.steady.settled();
+    sleep(SOON).await;
+    assert_eq!((trial.published(), trial.readings()), (published + 3, readings + 1));
+    assert_eq!(trial.last().1.links, without_carrier(&["eth1"]));
+    trial.assert_shows_the_machine();
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_a_change_is_under_way_nothing_is_published_and_right_after_it_is() {
     let trial = Trial::new().await;
     let guard = trial.steady.hold().await;

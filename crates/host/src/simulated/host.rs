@@ -10,7 +10,7 @@ use super::faults::Fault;
 use super::machine::{Shared, SimulatedMachine};
 use crate::error::HostError;
 use crate::events::Events;
-use crate::host::{Abilities, Checkpoint, Host, OpenCheckpoint, Operation, Plan, Versions};
+use crate::host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, Versions};
 use crate::state::NetworkState;
 
 /// A handle onto a [`SimulatedMachine`]: all that an agent knows of it.
@@ -90,6 +90,10 @@ impl Host for SimulatedHost {
 
     async fn open_checkpoints(&self) -> Result<Vec<OpenCheckpoint>, HostError> {
         Ok(self.machine.answering()?.unsettled())
+    }
+
+    async fn links(&self) -> Vec<Link> {
+        self.machine.links()
     }
 
     async fn versions(&self) -> Versions {

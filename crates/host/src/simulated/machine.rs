@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -16,8 +17,8 @@ use super::network::{Hardware, Network};
 use super::wish::Origin;
 use crate::error::HostError;
 use crate::events::{Announcer, Changes, Topic};
-use crate::host::{Abilities, Checkpoint, Operation, Plan, Versions};
-use crate::state::NetworkState;
+use crate::host::{Abilities, Checkpoint, Link, Operation, Plan, Versions};
+use crate::state::{NetworkState, interface_name};
 
 /// A machine in memory. Clones are the same machine.
 ///
@@ -43,6 +44,8 @@ pub(super) struct Inner {
     pub(super) network: Arc<Network>,
     pub(super) open: Option<Open>,
     pub(super) journal: Option<Journal>,
+    /// Cards without a cable.
+    unplugged: BTreeSet<String>,
     service_runs: bool,
     checkpoints_made: u64,
     faults: Faults,
@@ -92,6 +95,7 @@ impl Builder {
             network: Arc::new(network),
             open: None,
             journal: None,
+            unplugged: BTreeSet::new(),
             service_runs: true,
             checkpoints_made: 0,
             faults: Faults::default(),
@@ -147,6 +151,20 @@ impl SimulatedMachine {
         Ok(())
     }
 
+    /// Pulls the cable of a card.
+    pub fn unplug(&self, nic: impl Into<String>) {
+        if self.shared.lock().unplugged.insert(nic.into()) {
+            self.shared.announcer.announce(Changes::default().with(Topic::Link));
+        }
+    }
+
+    /// Puts the cable of a card back in.
+    pub fn plug_in(&self, nic: &str) {
+        if self.shared.lock().unplugged.remove(nic) {
+            self.shared.announcer.announce(Changes::default().with(Topic::Link));
+        }
+    }
+
     /// Stops the service that configures the network. An open change loses its guard and stays.
     pub fn stop_service(&self) {
         self.shared.stop_service(&mut self.shared.lock());
@@ -193,6 +211,20 @@ impl Shared {
             inner.tidy_journal();
         }
         inner
+    }
+
+    pub(super) fn links(&self) -> Vec<Link> {
+        let inner = self.lock();
+        let document = inner.network.document();
+        let is_up = |interface: &&Map<String, Value>| interface.get("state").is_some_and(|state| state == "up");
+        let names = document.interfaces().filter(is_up).map(interface_name);
+        names
+            .map(|name| Link {
+                name: name.to_owned(),
+                carrier: !inner.unplugged.contains(name),
+                active_port: None,
+            })
+            .collect()
     }
 
     pub(super) fn events(&self) -> crate::Events {
