@@ -22,8 +22,8 @@ const NODE: &str = "node1";
 const POLICY: &str = "bond-with-vlan";
 const ROUNDS: usize = 7;
 const LIMIT: Duration = Duration::from_mins(3);
-/// After this time of quiet the report has saved up for its next reading.
-const REST: Duration = Duration::from_secs(30);
+/// After this time the node has reported all that was done to it.
+const REST: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -52,6 +52,8 @@ impl Bench {
     async fn apply(&self) -> Result<()> {
         let mut totals = Vec::new();
         for _ in 0..ROUNDS {
+            // Or it would wait for the report of the round before.
+            tokio::time::sleep(REST).await;
             let took = self.available("vlan/on-bond", POLICY).await?;
             let timings = self.timings().await?;
             let part = |part: Option<i64>| part.unwrap_or_default();

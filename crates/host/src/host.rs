@@ -88,6 +88,8 @@ pub trait Host: Clone + Send + Sync + 'static {
 pub struct Plan {
     /// The parts of the desired document that are not so yet, secrets hidden.
     pub difference: NetworkState,
+    /// The machine that this was worked out for, secrets hidden; empty where nothing would change.
+    pub before: NetworkState,
     /// What may not come out as it is meant, although nothing speaks against trying.
     pub warnings: Vec<Warning>,
 }

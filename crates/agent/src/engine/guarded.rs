@@ -55,6 +55,8 @@ pub(crate) struct Guarded<'a, H> {
     pub host: &'a H,
     pub prober: &'a Prober<H>,
     pub desired: &'a NetworkState,
+    /// The network that it was worked out for.
+    pub before: &'a NetworkState,
     pub probes: Vec<Probe>,
     /// How long the change may stay uncommitted before the machine takes it back.
     pub deadline: Duration,
@@ -70,8 +72,7 @@ impl<H: Host> Guarded<'_, H> {
         timings: &mut Timings,
         clock: &mut Laps,
     ) -> Result<Kept, Failure> {
-        let current = self.host.observe().await.map_err(|error| Failure::of_host(&error))?;
-        let baseline = self.prober.baseline(&self.probes, &current).await;
+        let baseline = self.prober.baseline(&self.probes, self.before).await;
         timings.baseline_milliseconds = Some(clock.lap());
 
         let begun = self.host.begin(self.desired, self.deadline).await;

@@ -89,6 +89,7 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
             host: self.host,
             prober: self.prober,
             desired: &self.desired,
+            before: &plan.before,
             probes: self.probes(),
             deadline: longest(|order| order.transaction_deadline).unwrap_or_default(),
             probe_deadline: longest(|order| order.probe_deadline).unwrap_or_default(),

@@ -183,7 +183,9 @@ async fn cheap_readings_follow_a_storm_closely() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_cable_is_told_while_a_reading_has_to_wait() {
     let trial = Trial::with_cost(Duration::from_secs(10));
-    trial.change(json!({ "interfaces": [{ "name": "eth0", "state": "up" }, { "name": "eth1", "state": "up" }] }));
+    trial.change(
+        json!({ "interfaces": [{ "name": "eth0", "state": "up" }, { "name": "eth1", "state": "up" }] }),
+    );
     sleep(SOON).await;
     trial.steady.settled();
     sleep(SOON).await;

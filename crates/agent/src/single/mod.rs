@@ -105,6 +105,7 @@ impl<H: Host> Single<'_, H> {
             host: self.host,
             prober: self.prober,
             desired: &prepared.desired,
+            before: &plan.before,
             probes: if self.probes { prepared.probes } else { Vec::new() },
             deadline: prepared.transaction_deadline,
             probe_deadline: prepared.probe_deadline,

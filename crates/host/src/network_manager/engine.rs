@@ -18,15 +18,6 @@ use crate::state::NetworkState;
 pub(super) async fn read(limit: Duration) -> Result<Document, HostError> {
     let mut state = Document::new();
     state.set_include_secrets(true);
-    retrieve(state, limit).await
-}
-
-/// Reads the state as it may be shown.
-pub(super) async fn read_shown(limit: Duration) -> Result<NetworkState, HostError> {
-    shown(retrieve(Document::new(), limit).await?)
-}
-
-async fn retrieve(mut state: Document, limit: Duration) -> Result<Document, HostError> {
     match timeout(limit, Box::pin(state.retrieve_async())).await {
         Ok(Ok(_)) => {
             ageing::as_set(&mut state).await;

@@ -39,7 +39,7 @@ impl NetworkManagerHost {
     pub async fn start(options: Options) -> Result<Self, HostError> {
         let limits = options.limits;
         let watcher = Watcher::start(limits.answer).await?;
-        let worker = Worker::start(options)?;
+        let worker = Worker::start(options, watcher.events())?;
         Ok(Self { shared: Arc::new(Shared { worker, watcher, limits, abilities: OnceCell::new() }) })
     }
 

@@ -30,6 +30,7 @@ mod ownership;
 mod preflight;
 mod prepare;
 mod profiles;
+mod readings;
 mod restore;
 mod service;
 mod service_watch;

@@ -4,7 +4,6 @@ use nmstate::{NetworkState as Document, NmstateError};
 use serde_json::{Map, Value, json};
 
 use super::classify::{self, Stage};
-use super::options::Limits;
 use super::profiles::that_bring_up;
 use super::service::Service;
 use super::{engine, kinds, memory_only, misunderstood, preflight};
@@ -23,11 +22,12 @@ pub(super) struct Prepared {
     pub(super) scrubber: Scrubber,
 }
 
-/// `None` when everything is as desired; and what a person should know in either case.
+/// What is to be done about a machine that is as `current`, secrets and all; `None` when everything is as desired. And
+/// what a person should know in either case.
 pub(super) async fn prepare(
     service: &Service,
     desired: &NetworkState,
-    limits: &Limits,
+    current: Document,
     memory_only: bool,
 ) -> Result<(Option<Prepared>, Vec<Warning>), HostError> {
     let in_memory = if memory_only { Some(memory_only::document(desired)?) } else { None };
@@ -36,7 +36,6 @@ pub(super) async fn prepare(
     let value = desired.clone().into_value();
     scrubber.learn(&value);
     let document = engine::parse(&value, &scrubber)?;
-    let current = engine::read(limits.observe).await?;
     scrubber.learn(&engine::to_value(&current)?);
     let before = engine::shown(current.clone())?;
 

@@ -12,11 +12,13 @@ use super::journal::{Entry, Journal};
 use super::options::{Limits, Options};
 use super::ownership::{self, Moment, is_ours, is_settled, ours};
 use super::prepare::{Prepared, prepare};
+use super::readings::Readings;
 use super::service::{self, Held, Service, whole_seconds};
 use super::service_watch::{Happening, watch};
 use super::unchanged::Unchanged;
 use super::{engine, memory_only, restore};
 use crate::error::HostError;
+use crate::events::Events;
 use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan, Warning};
 use crate::state::NetworkState;
 
@@ -29,6 +31,7 @@ pub(super) struct Transactions {
     limits: Limits,
     memory_only: bool,
     unchanged: Unchanged,
+    readings: Readings,
 }
 
 /// How an apply came out.
@@ -39,8 +42,9 @@ enum Applied {
 }
 
 impl Transactions {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, events: Events) -> Self {
         Self {
+            readings: Readings::new(options.limits.observe, events),
             journal: Journal::new(options.journal),
             limits: options.limits,
             memory_only: options.memory_only,
@@ -48,8 +52,13 @@ impl Transactions {
         }
     }
 
-    pub(super) async fn observe(&self) -> Result<NetworkState, HostError> {
-        engine::read_shown(self.limits.observe).await
+    pub(super) async fn observe(&mut self) -> Result<NetworkState, HostError> {
+        engine::shown(self.readings.anew().await?)
+    }
+
+    /// Nothing was asked for in a while, and what is known is too old for whatever comes next.
+    pub(super) fn rest(&mut self) {
+        self.readings.forget();
     }
 
     pub(super) async fn begin(
@@ -77,6 +86,7 @@ impl Transactions {
             left_open_until_ms: None,
         };
         self.journal.write(&entry)?;
+        self.readings.forget();
         let failure = match self.apply(&service, &plan.document, &mut entry, deadline).await {
             Ok(Applied::Finished(Ok(()))) => {
                 match self.after_apply(&service, desired, &mut entry, deadline).await {
@@ -109,19 +119,28 @@ impl Transactions {
     }
 
     async fn prepare(
-        &self,
+        &mut self,
         service: &Service,
         desired: &NetworkState,
     ) -> Result<(Option<Prepared>, Vec<Warning>), HostError> {
-        prepare(service, desired, &self.limits, self.memory_only).await
+        // What was read a moment ago is enough to go on with; it is not to refuse, or to say that all is well.
+        if let Some(recent) = self.readings.recent()
+            && let Ok((Some(prepared), warnings)) = prepare(service, desired, recent, self.memory_only).await
+        {
+            return Ok((Some(prepared), warnings));
+        }
+        let current = self.readings.anew().await?;
+        prepare(service, desired, current, self.memory_only).await
     }
 
     /// Works out what would be done, and says it.
-    pub(super) async fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
+    pub(super) async fn plan(&mut self, desired: &NetworkState) -> Result<Plan, HostError> {
         let service = Service::find(self.limits.answer).await?;
         let (prepared, warnings) = self.prepare(&service, desired).await?;
-        let difference = prepared.map(|prepared| prepared.difference).unwrap_or_default();
-        Ok(Plan { difference, warnings })
+        Ok(match prepared {
+            Some(Prepared { difference, before, .. }) => Plan { difference, before, warnings },
+            None => Plan { warnings, ..Plan::default() },
+        })
     }
 
     /// Applies, and learns the name of our checkpoint as soon as there is one.

@@ -4,11 +4,14 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::host::gone;
 use super::options::Options;
+use super::readings::KEPT;
 use super::transaction::Transactions;
 use crate::error::HostError;
+use crate::events::Events;
 use crate::host::{Checkpoint, OpenCheckpoint, Plan};
 use crate::state::NetworkState;
 
@@ -33,12 +36,13 @@ pub(super) enum Request {
 pub(super) struct Worker(mpsc::Sender<Request>);
 
 impl Worker {
-    pub(super) fn start(options: Options) -> Result<Self, HostError> {
+    /// `events` are those of the machine.
+    pub(super) fn start(options: Options, events: Events) -> Result<Self, HostError> {
         let (sender, requests) = mpsc::channel(QUEUE);
         let runtime = runtime()?;
         thread::Builder::new()
             .name("network-worker".to_owned())
-            .spawn(move || runtime.block_on(serve(requests, Transactions::new(options))))
+            .spawn(move || runtime.block_on(serve(requests, Transactions::new(options, events))))
             .map_err(|error| HostError::Unavailable { why: format!("no thread to speak to it: {error}") })?;
         Ok(Self(sender))
     }
@@ -57,7 +61,14 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, HostError> {
 }
 
 async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions) {
-    while let Some(request) = requests.recv().await {
+    loop {
+        let next = if let Ok(next) = timeout(KEPT, requests.recv()).await {
+            next
+        } else {
+            machine.rest();
+            requests.recv().await
+        };
+        let Some(request) = next else { return };
         match request {
             Request::Observe { reply } => answer(reply, Box::pin(machine.observe())).await,
             Request::Plan { desired, reply } => answer(reply, Box::pin(machine.plan(&desired))).await,

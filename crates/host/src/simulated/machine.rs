@@ -216,7 +216,8 @@ impl Shared {
     pub(super) fn links(&self) -> Vec<Link> {
         let inner = self.lock();
         let document = inner.network.document();
-        let is_up = |interface: &&Map<String, Value>| interface.get("state").is_some_and(|state| state == "up");
+        let is_up =
+            |interface: &&Map<String, Value>| interface.get("state").is_some_and(|state| state == "up");
         let names = document.interfaces().filter(is_up).map(interface_name);
         names
             .map(|name| Link {
@@ -269,10 +270,11 @@ impl Shared {
         if next == *inner.network {
             return Ok(Plan::default());
         }
-        let unmet = desired.unmet_in(&inner.network.document());
+        let before = inner.network.document();
+        let unmet = desired.unmet_in(&before);
         // What no wish is measured by, such as the metric of a route, can change all the same.
         let difference = if unmet.sections().is_empty() { desired.clone().without_secrets() } else { unmet };
-        Ok(Plan { difference, warnings: Vec::new() })
+        Ok(Plan { difference, before, warnings: Vec::new() })
     }
 
     /// Opens a checkpoint and applies the document under it.

@@ -47,12 +47,7 @@ async fn traffic_goes_on_and_the_report_shows_it_while_the_policy_has_nothing_to
     assert_eq!(trial.active_port().await?, "eth1");
 
     let pings = Pings::start(&trial.lab, "10.98.0.11")?;
-    wait::until(LIMIT, "the first echoes", async || {
-        let echoes = pings.so_far()?;
-        ensure!(echoes.count >= 5, "{echoes:?}");
-        Ok(())
-    })
-    .await?;
+    pings.more(5).await?;
     let policies = Recording::start(&trial.policies).await?;
     let enactments = Recording::start(&trial.enactments).await?;
     trial.node.nic(1).pull().await?;
@@ -66,14 +61,7 @@ async fn traffic_goes_on_and_the_report_shows_it_while_the_policy_has_nothing_to
     println!("reported after {took:?}");
     assert_eq!(trial.reported("bond0").await?["state"], "up");
     assert_eq!(trial.active_port().await?, "eth2");
-    let counted = pings.so_far()?.count;
-    wait::until(LIMIT, "ten more echoes", async || {
-        let echoes = pings.so_far()?;
-        ensure!(echoes.count >= counted + 10, "{echoes:?}");
-        Ok(())
-    })
-    .await?;
-    let echoes = pings.so_far()?;
+    let echoes = pings.more(10).await?;
     println!("{echoes:?}");
     ensure!(echoes.longest_gap < 5.0, "{echoes:?}");
 

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rig::{
     Lab,
     process::{Invocation, Process},
+    wait,
 };
+
+use super::LIMIT;
 
 /// Five times a second; ends when dropped.
 pub(super) struct Pings {
@@ -31,7 +34,18 @@ impl Pings {
         Ok(Self { _process: process, log })
     }
 
-    pub(super) fn so_far(&self) -> Result<Echoes> {
+    /// Waits for so many echoes from now on, and tells of all so far.
+    pub(super) async fn more(&self, count: usize) -> Result<Echoes> {
+        let enough = self.so_far()?.count + count;
+        wait::until(LIMIT, &format!("{count} more echoes"), async || {
+            let echoes = self.so_far()?;
+            ensure!(echoes.count >= enough, "{echoes:?}");
+            Ok(echoes)
+        })
+        .await
+    }
+
+    fn so_far(&self) -> Result<Echoes> {
         Ok(read(&std::fs::read_to_string(&self.log)?))
     }
 }

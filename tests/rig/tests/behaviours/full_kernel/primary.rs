@@ -103,14 +103,7 @@ async fn it_takes_over_the_address_and_the_way_out_under_traffic() -> Result<()>
         Ok(())
     })
     .await?;
-    let counted = pings.so_far()?.count;
-    wait::until(LIMIT, "ten more echoes", async || {
-        let echoes = pings.so_far()?;
-        ensure!(echoes.count >= counted + 10, "{echoes:?}");
-        Ok(())
-    })
-    .await?;
-    println!("{:?}", pings.so_far()?);
+    println!("{:?}", pings.more(10).await?);
     let timings = trial.enactments.get("node1.primary").await?.status.timings.context("no timings")?;
     println!("{timings:?}");
     Ok(())
