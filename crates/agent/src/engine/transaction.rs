@@ -112,7 +112,7 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
 }
 
 /// Gives each order the warnings that are about it: about an interface of its document, or about no interface at all.
-pub(super) fn take_note(orders: &mut [Prepared], warnings: &[Warning]) {
+pub(crate) fn take_note(orders: &mut [Prepared], warnings: &[Warning]) {
     let is_alone = orders.len() == 1;
     for order in orders {
         for warning in warnings {

@@ -9,7 +9,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, slice, time::Duration};
 
 use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec,
@@ -32,7 +32,7 @@ use crate::{
         guarded::{Failure, Guarded, Laps},
         prepare::{Prepared, prepare},
         roll_back_ours,
-        transaction::wait_for,
+        transaction::{take_note, wait_for},
     },
     probes::Prober,
 };
@@ -95,8 +95,9 @@ impl<H: Host> Single<'_, H> {
             return Err(HostError::Busy { checkpoint: open.checkpoint, rolls_back_in });
         }
         let current = self.host.observe().await?;
-        let prepared = self.prepare(&current).await?;
+        let mut prepared = self.prepare(&current).await?;
         let plan = self.host.plan(&prepared.desired).await?;
+        take_note(slice::from_mut(&mut prepared), &plan.warnings);
         if plan.is_empty() {
             return self.unchanged(&prepared.desired).await;
         }

@@ -2,6 +2,7 @@
 //! given by the test, in place of the controller.
 
 mod ephemeral;
+mod neighbours;
 mod orders;
 mod outages;
 mod recording;

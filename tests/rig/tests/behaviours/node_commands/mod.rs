@@ -67,6 +67,11 @@ async fn a_state_is_applied_checked_and_committed() -> Result<()> {
     trial.apply(&[], &other).await?.said(1, "refused")?;
     trial.settle("commit", &[]).await?.said(0, "committed")?;
     trial.apply(&[], &other).await?.said(0, "changed")?;
+    // What may not be meant so is done, and said.
+    let odd = json!({ "interfaces": [{ "name": "eth2", "type": "ethernet", "state": "up",
+        "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.97.0.0", "prefix-length": 24 }] } }] });
+    let changed = trial.apply(&[], &odd).await?.said(0, "changed")?;
+    ensure!(changed["notes"].to_string().contains("10.97.0.0 is the address of 10.97.0.0/24"), "{changed}");
     Ok(())
 }
 
