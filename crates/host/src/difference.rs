@@ -234,12 +234,15 @@ mod tests {
         let current = state(json!({ "interfaces": [
             card("bond0", "bond", "02:00:00:00:00:AA", ""),
             card("eth1", "ethernet", "02:00:00:00:00:AA", "02:00:00:00:00:BB"),
+            { "name": "eth2", "type": "ethernet", "state": "up", "mtu": 1500 },
         ] }));
         for (desired, differs) in [
             (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:aa", "mtu": 1500 }), false),
             (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:aa", "mtu": 1400 }), true),
             (json!({ "identifier": "mac-address", "mac-address": "02:00:00:00:00:cc", "mtu": 1500 }), true),
             (json!({ "identifier": "pci-address", "pci-address": "0000:3b:00.0", "mtu": 1500 }), false),
+            (json!({ "identifier": "mac-address", "mtu": 1500 }), true),
+            (json!({ "identifier": "pci-address", "mtu": 1500 }), true),
             (json!({ "mac-address": "02:00:00:00:00:aa", "mtu": 1500 }), true),
         ] {
             let mut desired = desired;

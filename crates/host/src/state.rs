@@ -172,7 +172,7 @@ impl NetworkState {
     /// for.
     pub(crate) fn interface_meant_by(&self, desired: &Map<String, Value>) -> Option<&Map<String, Value>> {
         let text = |interface: &Map<String, Value>, key: &str| {
-            interface.get(key).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase()
+            interface.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase)
         };
         let identifier = desired.get("identifier").and_then(Value::as_str).unwrap_or("name");
         let keys: &[&str] = match identifier {
@@ -180,13 +180,15 @@ impl NetworkState {
             "pci-address" => &["pci-address"],
             _ => return self.interface(interface_name(desired)),
         };
-        let wanted = text(desired, identifier);
+        let wanted = text(desired, identifier)?;
         let is_card = |found: &&Map<String, Value>| {
             matches!(found.get("type").and_then(Value::as_str), Some("ethernet" | "veth" | "infiniband"))
         };
         // The address that a card was made with counts more than the one that it has now: a bond lends its own to its
         // ports.
-        keys.iter().find_map(|key| self.interfaces().filter(is_card).find(|found| text(found, key) == wanted))
+        keys.iter().find_map(|key| {
+            self.interfaces().filter(is_card).find(|found| text(found, key).as_ref() == Some(&wanted))
+        })
     }
 
     /// One of the lists of routes; empty when it is not there.
