@@ -15,7 +15,7 @@ use anyhow::Result;
 use crate::process::{Invocation, Process};
 
 /// The cores stay awake as long as one of these is held.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[expect(dead_code, reason = "it is held, not looked at")]
 pub(crate) struct Awake(Arc<Vec<Process>>);
 
