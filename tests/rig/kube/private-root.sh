@@ -7,11 +7,11 @@ private_root() {
   local dir=$1 folder root
   shift
   # A tmpfs, because the layer for changes cannot lie inside the tree that it covers.
-  mkdir "$dir/root"
-  mount -t tmpfs -o mode=755 tmpfs "$dir/root"
-  mkdir "$dir/root/upper" "$dir/root/work" "$dir/root/view"
-  root=$dir/root/view
-  mount -t overlay -o "lowerdir=/,upperdir=$dir/root/upper,workdir=$dir/root/work" overlay "$root"
+  mkdir "$dir/layers"
+  mount -t tmpfs -o mode=755 tmpfs "$dir/layers"
+  mkdir "$dir/layers/upper" "$dir/layers/work" "$dir/layers/view"
+  root=$dir/layers/view
+  mount -t overlay -o "lowerdir=/,upperdir=$dir/layers/upper,workdir=$dir/layers/work" overlay "$root"
   mkdir -p "$root$dir"
   mount --bind "$dir" "$root$dir"
   # They are in the view already, unless they lie on another file system.
