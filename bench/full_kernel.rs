@@ -1,7 +1,9 @@
-//! How long a bond with a VLAN takes from `kubectl apply` to Available, where that time goes, and how soon a node reports that
-//! the active port of a bond has lost its cable: a real API server, a controller, and a node with a kernel of its own.
+//! The time of a bond with a VLAN from `kubectl apply` to Available and its parts, and the delay until a node reports
+//! that the active port of a bond has lost its carrier: a real API server, a controller, and a node with its own
+//! kernel.
 //!
-//! `cargo bench --package bench --bench full_kernel -- --program knmstate` measures that program instead of building one.
+//! `cargo bench --package bench --bench full_kernel -- --program knmstate` measures that program instead of building
+//! one.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -22,8 +24,8 @@ const NODE: &str = "node1";
 const POLICY: &str = "bond-with-vlan";
 const ROUNDS: usize = 7;
 const LIMIT: Duration = Duration::from_mins(3);
-/// After this time the node has reported all that was done to it.
-const REST: Duration = Duration::from_secs(10);
+/// The node has reported all earlier changes after this time.
+const SETTLE_TIME: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -33,7 +35,7 @@ async fn main() -> Result<()> {
     };
     let lab = Lab::new().await?;
     let (api, node) = tokio::try_join!(lab.api_server().start(), lab.uml_node(NODE).start())?;
-    api.admit_product(&Settings::default()).await?;
+    api.install_product_objects(&Settings::default()).await?;
     api.add_ready_node(NODE).await?;
     let _controller = RoleSetup::controller(&lab, &api, program.clone()).await?.start("a")?;
     HandlerSetup::new(&lab, &api, NODE, program).await?.start_inside(&node).await?;
@@ -52,24 +54,24 @@ impl Bench {
     async fn apply(&self) -> Result<()> {
         let mut totals = Vec::new();
         for _ in 0..ROUNDS {
-            // Or it would wait for the report of the round before.
-            tokio::time::sleep(REST).await;
+            // Otherwise the report of the previous round would delay this one.
+            tokio::time::sleep(SETTLE_TIME).await;
             let took = self.available("vlan/on-bond", POLICY).await?;
             let timings = self.timings().await?;
             let part = |part: Option<i64>| part.unwrap_or_default();
-            let theirs = part(timings.apply_milliseconds) + part(timings.conclude_milliseconds);
+            let of_nmstate = part(timings.apply_milliseconds) + part(timings.conclude_milliseconds);
             let total = i64::try_from(took.as_millis())?;
             println!(
-                "apply to Available {total} ms: nmstate and NetworkManager {theirs} (applied {}, made permanent {}), \
-                 ours {}, of which on the node: prepare {}, look before {}, probes {}",
+                "apply to Available {total} ms: nmstate and NetworkManager {of_nmstate} (applied {}, made permanent {}), \
+                 ours {}, of which on the node: prepare {}, baseline {}, probes {}",
                 part(timings.apply_milliseconds),
                 part(timings.conclude_milliseconds),
-                total - theirs,
+                total - of_nmstate,
                 part(timings.prepare_milliseconds),
                 part(timings.baseline_milliseconds),
                 part(timings.probe_milliseconds),
             );
-            totals.push((total, total - theirs));
+            totals.push((total, total - of_nmstate));
             self.delete(POLICY).await?;
             self.available("vlan/remove-two-on-bond", "vlan-remove-two-on-bond").await?;
             self.delete("vlan-remove-two-on-bond").await?;
@@ -84,13 +86,16 @@ impl Bench {
         self.available("bond/active-backup", "bond-active-backup").await?;
         let mut times = Vec::new();
         for _ in 0..ROUNDS {
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             let began = Instant::now();
             self.node.nic(1).pull().await?;
             let pulled = began.elapsed();
             self.until_active("eth2").await?;
             times.push(began.elapsed());
-            println!("active port reported after {:?} (the cable was out after {pulled:?})", began.elapsed());
+            println!(
+                "active port reported after {:?} (the cable was pulled after {pulled:?})",
+                began.elapsed()
+            );
             self.node.nic(1).restore().await?;
             self.until_active("eth1").await?;
         }
@@ -101,7 +106,7 @@ impl Bench {
 
     async fn until_active(&self, port: &str) -> Result<()> {
         let states: Api<NodeNetworkState> = Api::all(self.api.client());
-        wait::until(LIMIT, "the report", async || {
+        wait::until(LIMIT, "the active port to be reported", async || {
             let links = serde_json::to_value(states.get(NODE).await?.status)?["links"].clone();
             let bond = links.as_array().into_iter().flatten().find(|link| link["name"] == "bond0").cloned();
             ensure!(bond.is_some_and(|bond| bond["activePort"] == json!(port)), "{links}");
@@ -110,15 +115,15 @@ impl Bench {
         .await
     }
 
-    /// Applies an example, and waits until its policy is available.
+    /// Applies an example, and returns the time until its policy is Available.
     async fn available(&self, example: &str, policy: &str) -> Result<Duration> {
         let file = rig_file(&format!("../../examples/{example}.yaml")).display().to_string();
         let began = Instant::now();
         self.api.kubectl(["apply", "-f", &file]).await?.success()?;
         wait::until(LIMIT, policy, async || {
             let status = self.policies.get(policy).await?.status;
-            let said = status.conditions.first_true().context("it says nothing yet")?;
-            ensure!(said.type_ == "Available", "{}: {}", said.type_, said.message);
+            let condition = status.conditions.first_true().context("it has no condition yet")?;
+            ensure!(condition.type_ == "Available", "{}: {}", condition.type_, condition.message);
             Ok(())
         })
         .await?;
@@ -127,7 +132,12 @@ impl Bench {
 
     async fn timings(&self) -> Result<Timings> {
         let enactments: Api<Enactment> = Api::all(self.api.client());
-        enactments.get(&format!("{NODE}.{POLICY}")).await?.status.timings.context("no times")
+        enactments
+            .get(&format!("{NODE}.{POLICY}"))
+            .await?
+            .status
+            .timings
+            .context("the enactment has no timings")
     }
 
     async fn delete(&self, policy: &str) -> Result<()> {

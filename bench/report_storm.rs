@@ -1,5 +1,5 @@
-//! What the report loop costs on a real node: when nothing happens, when one thing happens, and when 300 pairs of
-//! veths come and go without end.
+//! The CPU time and memory of the report loop on a real node: when the node is idle, when one thing changes, and while
+//! 300 veth pairs are added and removed repeatedly.
 
 use std::{
     fs::read_to_string,
@@ -36,15 +36,15 @@ async fn main() -> Result<()> {
     let node = lab.nm_node("node1").start().await?;
     let program = build().await?;
     let start = |name: &str| {
-        let journal = lab.folder().join("journal").display().to_string();
-        let log = lab.folder().join(name);
+        let journal = lab.directory().join("journal").display().to_string();
+        let log = lab.directory().join(name);
         let process =
             node.enter(Invocation::new([&program, "--journal", &journal])).start("report_loop", &log)?;
         anyhow::Ok(Agent { process, log })
     };
     let agent = start("report.log")?;
-    agent.shows("10.99.0.", Duration::from_secs(20)).await?;
-    // The node has just started: addresses are still being checked for duplicates.
+    agent.wait_for_text("10.99.0.", Duration::from_secs(20)).await?;
+    // The node has just started: duplicate address detection takes some seconds.
     tokio::time::sleep(Duration::from_secs(10)).await;
 
     let [cpu, core, readings, failed, published, rss] =
@@ -71,12 +71,12 @@ async fn main() -> Result<()> {
     let unmanaged = async || {
         let began = now();
         node.exec(["nmcli", "device", "set", "eth1", "managed", "no"]).await?.success()?;
-        // The card of a node in the rig is one end of a veth, and such are shown only if they are managed.
-        agent.shows_no_longer("\"name\":\"eth1\"", Duration::from_secs(20)).await?;
+        // The NICs of this node are veths, which are reported only while they are managed.
+        agent.wait_until_absent("\"name\":\"eth1\"", Duration::from_secs(20)).await?;
         Ok(format!("seen after {} ms", began.elapsed().as_millis()))
     };
     agent.measure("nmcli device set eth1 managed no", unmanaged).await?;
-    agent.agrees_with(&start("second.log")?).await?;
+    agent.wait_until_equal(&start("second.log")?).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
 
     let storm = async || {
@@ -88,18 +88,18 @@ async fn main() -> Result<()> {
     let began = now();
     node.exec(["ip", "addr", "add", "10.96.0.1/24", "dev", "eth2"]).await?.success()?;
     let after = async || {
-        agent.shows("10.96.0.1", Duration::from_mins(5)).await?;
+        agent.wait_for_text("10.96.0.1", Duration::from_mins(5)).await?;
         Ok(format!("seen after {} ms", began.elapsed().as_millis()))
     };
     agent.measure("ip addr add after that", after).await?;
-    agent.agrees_with(&start("third.log")?).await
+    agent.wait_until_equal(&start("third.log")?).await
 }
 
 async fn one_address(node: &NmNode, agent: &Agent, number: u32) -> Result<Duration> {
     let address = format!("10.97.0.{number}");
     let began = now();
     node.exec(["ip", "addr", "add", &format!("{address}/24"), "dev", "eth2"]).await?.success()?;
-    agent.shows(&format!("\"{address}\""), Duration::from_secs(20)).await?;
+    agent.wait_for_text(&format!("\"{address}\""), Duration::from_secs(20)).await?;
     Ok(began.elapsed())
 }
 
@@ -109,10 +109,10 @@ struct Agent {
 }
 
 impl Agent {
-    /// Runs `scene`, and prints what it has cost.
-    async fn measure(&self, name: &str, scene: impl AsyncFnOnce() -> Result<String>) -> Result<()> {
+    /// Runs `action`, and prints what the report loop did meanwhile, and its CPU time.
+    async fn measure(&self, name: &str, action: impl AsyncFnOnce() -> Result<String>) -> Result<()> {
         let (cpu, lines, began) = (self.cpu()?, self.lines()?.len(), now());
-        let remark = scene().await?;
+        let remark = action().await?;
         let (took, cpu) = (began.elapsed().as_secs_f64(), self.cpu()? - cpu);
         let lines = self.lines()?.split_off(lines);
         let count = |key: &str| lines.iter().filter(|line| line.get(key).is_some()).count();
@@ -125,32 +125,27 @@ impl Agent {
         Ok(())
     }
 
-    /// A report that has seen everything come says the same as one that has just begun.
-    async fn agrees_with(&self, fresh: &Self) -> Result<()> {
-        wait::until(Duration::from_mins(2), "two reports to agree", async || {
-            ensure!(
-                self.last()? == fresh.last()?,
-                "{:#}\nand freshly read\n{:#}",
-                self.last()?,
-                fresh.last()?
-            );
+    /// Waits until this report, which was updated by events, equals one that was just read.
+    async fn wait_until_equal(&self, reread: &Self) -> Result<()> {
+        wait::until(Duration::from_mins(2), "the reports to be equal", async || {
+            ensure!(self.last()? == reread.last()?, "{:#}\njust read:\n{:#}", self.last()?, reread.last()?);
             Ok(())
         })
         .await
     }
 
-    /// Waits until the last published network has this in it.
-    async fn shows(&self, words: &str, limit: Duration) -> Result<()> {
-        wait::until(limit, &format!("{words} to be reported"), async || {
-            ensure!(self.last()?.to_string().contains(words), "not in it yet");
+    /// Waits until the last published report has this text.
+    async fn wait_for_text(&self, text: &str, limit: Duration) -> Result<()> {
+        wait::until(limit, &format!("{text} to be reported"), async || {
+            ensure!(self.last()?.to_string().contains(text), "the report does not have it yet");
             Ok(())
         })
         .await
     }
 
-    async fn shows_no_longer(&self, words: &str, limit: Duration) -> Result<()> {
-        wait::until(limit, &format!("{words} to be reported no longer"), async || {
-            ensure!(!self.last()?.to_string().contains(words), "still in it");
+    async fn wait_until_absent(&self, text: &str, limit: Duration) -> Result<()> {
+        wait::until(limit, &format!("{text} to disappear from the report"), async || {
+            ensure!(!self.last()?.to_string().contains(text), "the report still has it");
             Ok(())
         })
         .await
@@ -166,7 +161,7 @@ impl Agent {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// The process itself; what was started is the nsenter that it is a child of.
+    /// The pid of the report loop, which is a child of nsenter.
     fn pid(&self) -> Result<String> {
         let mut pid = self.process.id().to_string();
         while !read_to_string(format!("/proc/{pid}/comm"))?.starts_with("report_loop") {
@@ -176,11 +171,12 @@ impl Agent {
         Ok(pid)
     }
 
-    /// Seconds of CPU time so far, of all threads there are and were.
+    /// CPU time in seconds, of all threads, including those that have ended.
     fn cpu(&self) -> Result<f64> {
         let stat = read_to_string(format!("/proc/{}/stat", self.pid()?))?;
-        // After the name, which may contain blanks: user and system time are the 12th and 13th, in hundredths.
-        let (_, fields) = stat.rsplit_once(')').context("no name")?;
+        // After the name, which can contain blanks, user and system time are fields 12 and 13, in hundredths of a
+        // second.
+        let (_, fields) = stat.rsplit_once(')').context("the stat file has no name")?;
         let hundredths = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
         Ok(f64::from(hundredths.sum::<Result<u32, _>>()?) / 100.0)
     }
@@ -192,7 +188,7 @@ impl Agent {
     }
 }
 
-/// The program with its optimisations; the rig builds what it uses without them.
+/// Builds the program with optimisations. The rig's own builds have none.
 async fn build() -> Result<String> {
     let output = Invocation::new(["cargo", "build", "--quiet", "--release", "--message-format=json"])
         .args(["--package=knmstate-agent", "--example=report_loop"])
@@ -205,7 +201,7 @@ async fn build() -> Result<String> {
     built
         .filter_map(|message| Some(message["executable"].as_str()?.to_owned()))
         .next_back()
-        .context("not built")
+        .context("cargo built no report_loop")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]

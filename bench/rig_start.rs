@@ -1,5 +1,5 @@
-//! How long the parts of the rig take to start on this machine, now. The machine's load is in every figure, so what
-//! counts is the last column: each part against the lab, the cheapest thing there is, measured in the same run.
+//! The start times of the parts of the rig. They depend on the load of the machine, so compare the last column: each
+//! part relative to an empty lab in the same run.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ const ROUNDS: usize = 5;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // The first of each kind reads programs from disk, and is no part of a warm figure.
+    // Not measured: the first start reads programs from disk.
     together().await?;
     let mut rows = Vec::new();
     rows.push(("lab", measure(lab).await?));
     rows.push(("lab + NmNode", measure(node).await?));
     rows.push(("lab + ApiServer", measure(server).await?));
     rows.push(("lab + ApiServer + 3 NmNodes, at once", measure(together).await?));
-    println!("{:38} {:>8} {:>8} {:>8} {:>8}", "from nothing to ready", "min", "median", "max", "× lab");
+    println!("{:38} {:>8} {:>8} {:>8} {:>8}", "start and removal", "min", "median", "max", "× lab");
     let unit = median(&rows[0].1).as_secs_f64();
     for (name, times) in &rows {
         let (min, max) = (times[0].as_secs_f64(), times[times.len() - 1].as_secs_f64());
@@ -52,7 +52,7 @@ async fn together() -> Result<()> {
     .map(drop)
 }
 
-/// Sorted times, including the removal of what was started.
+/// Returns sorted times, of the start and the removal.
 async fn measure(start: impl AsyncFn() -> Result<()>) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {

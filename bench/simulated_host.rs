@@ -1,9 +1,10 @@
-//! What a simulated node costs: the time of a whole transaction, and how it grows with the number of nodes.
+//! The time of a transaction on a simulated host, for growing numbers of hosts.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use knmstate_host::{Host as _, NetworkState, simulated::SimulatedMachine};
+use knmstate_host::{Host as _, NetworkState};
+use knmstate_simulated_host::SimulatedMachine;
 use serde_json::json;
 
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -48,7 +49,7 @@ async fn transactions(nodes: usize) -> Result<Duration> {
         });
     }
     while let Some(done) = running.join_next().await {
-        anyhow::ensure!(done??.interface("bond0.102").is_some(), "the change is not there");
+        anyhow::ensure!(done??.interface("bond0.102").is_some(), "bond0.102 is missing");
     }
     Ok(begin.elapsed())
 }

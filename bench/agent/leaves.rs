@@ -1,4 +1,4 @@
-//! What differs between two documents, value by value.
+//! The differences between two documents, value by value.
 
 use std::collections::BTreeSet;
 

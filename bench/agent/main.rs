@@ -1,11 +1,11 @@
-//! What the handler of a node costs, and how soon it reports: a real API server, a real NetworkManager, ten interfaces
-//! and one order that is carried out.
+//! The CPU time, memory and requests of a handler, and its delays: a real API server, a real NetworkManager, ten
+//! interfaces and one order that it applies.
 //!
-//! `cargo bench --package bench --bench agent -- --idle 300` looks for five minutes at a handler with nothing to do
-//! instead of one; `--program knmstate` measures that one instead of building it.
+//! `cargo bench --package bench --bench agent -- --idle 300` measures the idle handler for five minutes instead of one;
+//! `--program knmstate` measures that program instead of building one.
 
-mod ears;
 mod leaves;
+mod traffic_recorder;
 
 use std::{
     fs::read_to_string,
@@ -26,13 +26,13 @@ use rig::{
 };
 use serde_json::{Value, json};
 
-use self::{ears::Ears, leaves::difference};
+use self::{leaves::difference, traffic_recorder::TrafficRecorder};
 
 const NODE: &str = "node1";
 const IDLE: Duration = Duration::from_mins(1);
-/// How long after a change the handler and NetworkManager have surely nothing left to do: the spanning tree of a bridge
-/// listens and learns for half a minute before it lets a new port work, which is news, too.
-const REST: Duration = Duration::from_secs(40);
+/// The handler and NetworkManager are idle again this long after a change. A new port of a bridge with spanning tree
+/// changes its state for half a minute, and each change of state is reported.
+const SETTLE_TIME: Duration = Duration::from_secs(40);
 const CHANGES: usize = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -46,10 +46,10 @@ async fn main() -> Result<()> {
     };
     let lab = Lab::new().await?;
     lab.dns().on().await?;
-    let cards = lab.nm_node(NODE).nics(8);
-    let (api, node) = tokio::try_join!(lab.api_server().start(), cards.start())?;
-    node.come_to_rest().await?;
-    api.admit_product(&Settings::default()).await?;
+    let builder = lab.nm_node(NODE).nics(8);
+    let (api, node) = tokio::try_join!(lab.api_server().start(), builder.start())?;
+    node.settle().await?;
+    api.install_product_objects(&Settings::default()).await?;
     api.add_ready_node(NODE).await?;
     let setup = HandlerSetup::new(&lab, &api, NODE, program).await?;
     let began = now();
@@ -57,29 +57,29 @@ async fn main() -> Result<()> {
     handler.until_ready().await?;
     println!("{:44}{:>8.0} ms", "from its start to ready", milliseconds(began.elapsed()));
 
-    let bench = Bench { ears: Ears::open(&lab, &node)?, api, node, handler };
+    let bench = Bench { recorder: TrafficRecorder::start(&lab, &node)?, api, node, handler };
     bench.order().await?;
     bench.idle(idle).await?;
     bench.changes().await
 }
 
 struct Bench {
-    // Dropped in this order: the handler before what it talks to.
+    // Fields drop in this order: the handler before its servers.
     handler: Handler,
-    ears: Ears,
+    recorder: TrafficRecorder,
     node: NmNode,
     api: ApiServer,
 }
 
-/// What the handler has done so far.
-struct Done {
+/// Totals of the handler so far.
+struct Totals {
     cpu: f64,
     writes: u64,
     calls: usize,
 }
 
 impl Bench {
-    /// A bridge, which is the tenth interface besides the loopback.
+    /// Orders a bridge, the tenth interface without the loopback.
     async fn order(&self) -> Result<()> {
         let enactments: Api<Enactment> = Api::all(self.api.client());
         let name = names::enactment_name(NODE, "bridge");
@@ -95,21 +95,21 @@ impl Bench {
         });
         let began = now();
         enactments.patch(&name, &PatchParams::apply("bench"), &Patch::Apply(order)).await?;
-        wait::until(LIMIT, "the order to be carried out", async || {
+        wait::until(LIMIT, "the order to be applied", async || {
             let status = enactments.get(&name).await?.status;
             ensure!(status.conditions.is_true("Available"), "{:?}", status.conditions);
             Ok(())
         })
         .await?;
         println!("{:44}{:>8.0} ms", "from an order to Available", milliseconds(began.elapsed()));
-        self.shows("10.98.0.77").await
+        self.wait_for_text("10.98.0.77").await
     }
 
     async fn idle(&self, time: Duration) -> Result<()> {
-        tokio::time::sleep(REST).await;
-        let (before, mark, state) = (self.done().await?, self.ears.mark(), self.state().await?);
+        tokio::time::sleep(SETTLE_TIME).await;
+        let (before, mark, state) = (self.totals().await?, self.recorder.mark(), self.state().await?);
         tokio::time::sleep(time).await;
-        let after = self.done().await?;
+        let after = self.totals().await?;
         let cpu = after.cpu - before.cpu;
         println!("nothing happens for {} s:", time.as_secs());
         println!("{:44}{:>8.0} ms = {:.3} % of a core", "  CPU", cpu * 1e3, cpu / time.as_secs_f64() * 100.0);
@@ -118,14 +118,16 @@ impl Bench {
         for (title, kind) in [
             ("  resident memory", "VmRSS"),
             ("    its own", "RssAnon"),
-            ("    of files, given back when memory is short", "RssFile"),
-            ("  the most that it ever was", "VmHWM"),
+            ("    of files, freed when memory is short", "RssFile"),
+            ("  peak resident memory", "VmHWM"),
         ] {
             println!("{title:44}{:>8.1} MB", self.memory(kind)? / 1e3);
         }
-        let told = self.ears.since(mark);
+        let notifications = self.recorder.since(mark);
         let differs = difference(&state, &self.state().await?);
-        for (title, lines) in [("told in the node:", told), ("different in the node state:", differs)] {
+        for (title, lines) in
+            [("notifications in the node:", notifications), ("changed in the node state:", differs)]
+        {
             if !lines.is_empty() {
                 println!("  {title}\n    {}", lines.join("\n    "));
             }
@@ -133,9 +135,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Addresses that come by hand, each on a node where nothing else happens.
+    /// Adds addresses by hand, one at a time, while nothing else happens on the node.
     async fn changes(&self) -> Result<()> {
-        let before = self.done().await?;
+        let before = self.totals().await?;
         let mut times = Vec::new();
         for number in 1..=CHANGES {
             let address = format!("10.97.0.{number}");
@@ -144,17 +146,17 @@ impl Bench {
                 .exec(["ip", "addr", "add", &format!("{address}/24"), "dev", "eth2"])
                 .await?
                 .success()?;
-            self.shows(&format!("\"{address}\"")).await?;
+            self.wait_for_text(&format!("\"{address}\"")).await?;
             times.push(milliseconds(began.elapsed()));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        let after = self.done().await?;
+        let after = self.totals().await?;
         times.sort_by(f64::total_cmp);
         println!("ip addr add, {CHANGES} times:");
         println!("{:44}{:>8.0} ms", "  in the node state, median", times[CHANGES / 2]);
         println!("{:44}{:>8.0} ms", "  in the node state, slowest", times[CHANGES - 1]);
         println!("{:44}{:>8}", "  writes to the API server", after.writes - before.writes);
-        ensure!(after.calls > before.calls, "nobody asked NetworkManager: they cannot have been counted");
+        ensure!(after.calls > before.calls, "no call of NetworkManager was counted");
         Ok(())
     }
 
@@ -163,29 +165,30 @@ impl Bench {
         Ok(serde_json::to_value(states.get(NODE).await?.status)?)
     }
 
-    async fn shows(&self, text: &str) -> Result<()> {
+    async fn wait_for_text(&self, text: &str) -> Result<()> {
         wait::until(LIMIT, &format!("{text} in the node state"), async || {
-            ensure!(self.state().await?.to_string().contains(text), "it is not there");
+            ensure!(self.state().await?.to_string().contains(text), "the node state does not have it");
             Ok(())
         })
         .await
     }
 
-    async fn done(&self) -> Result<Done> {
+    async fn totals(&self) -> Result<Totals> {
         let writes = self.api.writes_of_handlers().await?;
-        Ok(Done { cpu: self.cpu()?, writes, calls: self.ears.calls() })
+        Ok(Totals { cpu: self.cpu()?, writes, calls: self.recorder.calls() })
     }
 
-    /// Seconds of CPU time so far, of all threads there are and were.
+    /// CPU time in seconds, of all threads, including those that have ended.
     fn cpu(&self) -> Result<f64> {
         let stat = read_to_string(format!("/proc/{}/stat", self.handler.pid()?))?;
-        // After the name, which may contain blanks: user and system time are the 12th and 13th, in hundredths.
-        let (_, fields) = stat.rsplit_once(')').context("no name")?;
+        // After the name, which can contain blanks, user and system time are fields 12 and 13, in hundredths of a
+        // second.
+        let (_, fields) = stat.rsplit_once(')').context("the stat file has no name")?;
         let hundredths = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
         Ok(f64::from(hundredths.sum::<Result<u32, _>>()?) / 100.0)
     }
 
-    /// In kB.
+    /// A line of the process's status file, in kB.
     fn memory(&self, kind: &str) -> Result<f64> {
         let status = read_to_string(format!("/proc/{}/status", self.handler.pid()?))?;
         let line =
@@ -194,7 +197,7 @@ impl Bench {
     }
 }
 
-/// What is typed behind a word.
+/// The value of a command-line option.
 fn option(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }

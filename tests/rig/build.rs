@@ -1,12 +1,9 @@
-//! Compiles the program of the rig's own pods: on its own, because cargo cannot link one program of a package
-//! statically and the others not.
+//! Compiles the program in the rig's pods. Cargo cannot do it, because it links all programs of a package in the same
+//! way, and this one has to be static.
 
 use std::{env, error::Error, path::Path, process::Command};
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "cargo tells a build script by the environment what to compile with"
-)]
+#[expect(clippy::disallowed_methods, reason = "cargo configures a build script by its environment")]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=kube/pod.rs");
     let program = Path::new(&env::var("OUT_DIR")?).join("pod");

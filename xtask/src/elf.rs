@@ -1,8 +1,8 @@
-//! What an image must know of the program that it carries: the processor, and whether it stands alone.
+//! Reads the ELF header of a program: the processor, and whether the program is statically linked.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A processor, by the name that image indexes use.
+/// A processor architecture. [`Self::name`] is the name that image indexes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     Amd64,
@@ -27,9 +27,29 @@ const SEGMENT_INTERPRETER: u32 = 3;
 
 /// Reads the processor of a statically linked program.
 ///
-/// A dynamically linked one is refused: in an image that holds nothing else, the kernel would answer its start
-/// with "no such file or directory", and mean the loader.
+/// Fails for a dynamically linked one. In an image without the loader it could not start: "no such file or directory".
 pub fn architecture_of_static(program: &[u8]) -> Result<Architecture> {
+    let (architecture, linkage) = read(program)?;
+    ensure!(
+        linkage == Linkage::Static,
+        "it is dynamically linked, and the image holds no shared libraries; link it statically \
+         (RUSTFLAGS='-C target-feature=+crt-static' and an explicit --target), or let `xtask image` build it"
+    );
+    Ok(architecture)
+}
+
+/// Reads the processor of a program, whether it needs shared libraries or not.
+pub fn architecture_of(program: &[u8]) -> Result<Architecture> {
+    Ok(read(program)?.0)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linkage {
+    Static,
+    Dynamic,
+}
+
+fn read(program: &[u8]) -> Result<(Architecture, Linkage)> {
     ensure!(program.len() >= HEADER_LEN && program.starts_with(b"\x7fELF"), "it is not an ELF program");
     ensure!(program[4] == CLASS_64_BIT, "it is not a 64-bit program");
     let fields = Fields { bytes: program, little_endian: program[5] == LITTLE_ENDIAN };
@@ -41,16 +61,15 @@ pub fn architecture_of_static(program: &[u8]) -> Result<Architecture> {
     };
     let table = usize::try_from(fields.u64(32)?)?;
     let entry_len = usize::from(fields.u16(54)?);
+    let mut linkage = Linkage::Static;
     for index in 0..usize::from(fields.u16(56)?) {
         let entry = index.checked_mul(entry_len).and_then(|offset| table.checked_add(offset));
         let entry = entry.context("its program headers lie outside the file")?;
-        ensure!(
-            fields.u32(entry)? != SEGMENT_INTERPRETER,
-            "it is dynamically linked, and the image holds no shared libraries; link it statically \
-             (RUSTFLAGS='-C target-feature=+crt-static' and an explicit --target), or let `xtask image` build it"
-        );
+        if fields.u32(entry)? == SEGMENT_INTERPRETER {
+            linkage = Linkage::Dynamic;
+        }
     }
-    Ok(architecture)
+    Ok((architecture, linkage))
 }
 
 struct Fields<'a> {
@@ -116,11 +135,17 @@ mod tests {
 
     #[test]
     fn refuses_what_cannot_run_alone() {
-        let told = |file: &[u8]| architecture_of_static(file).unwrap_err().to_string();
-        assert!(told(&elf(62, false, &[1, 3])).contains("dynamically linked"));
-        assert!(told(&elf(22, true, &[1, 3])).contains("dynamically linked"));
-        assert!(told(&elf(40, false, &[])).contains("ELF machine 40"));
-        assert!(told(b"#!/bin/sh\n").contains("not an ELF program"));
-        assert!(told(&elf(62, false, &[1, 1])[..100]).contains("cut short"));
+        let error = |file: &[u8]| architecture_of_static(file).unwrap_err().to_string();
+        assert!(error(&elf(62, false, &[1, 3])).contains("dynamically linked"));
+        assert!(error(&elf(22, true, &[1, 3])).contains("dynamically linked"));
+        assert!(error(&elf(40, false, &[])).contains("ELF machine 40"));
+        assert!(error(b"#!/bin/sh\n").contains("not an ELF program"));
+        assert!(error(&elf(62, false, &[1, 1])[..100]).contains("cut short"));
+    }
+
+    #[test]
+    fn names_the_processor_of_a_dynamic_program_where_that_is_enough() {
+        assert_eq!(architecture_of(&elf(183, false, &[1, 3])).unwrap(), Architecture::Arm64);
+        assert!(architecture_of(b"#!/bin/sh\n").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The files of one image layer, written as a tar whose bytes depend on nothing but the files.
+//! The files of one image layer, as a tar whose bytes depend only on the files.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,23 +14,25 @@ enum Node {
     Symlink { target: String },
 }
 
-/// Files, folders and links by absolute path. Parent folders appear by themselves.
+/// Files, directories and links by absolute path. Parent directories are added automatically.
 #[derive(Clone, Debug, Default)]
 pub struct FileTree {
-    // Sorted by path, so a folder always comes before what it holds.
+    // Sorted by path, so a directory always comes before its entries.
     nodes: BTreeMap<PathBuf, Node>,
 }
 
 impl FileTree {
+    /// Adds a directory, or sets the mode of one that was added with its content. Fails if the path is used otherwise.
     pub fn dir(&mut self, path: &str, mode: u32) -> Result<()> {
         self.insert(path, Node::Dir { mode })
     }
 
+    /// Adds a file. Fails if the path is used already.
     pub fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) -> Result<()> {
         self.insert(path, Node::File { mode, content })
     }
 
-    /// `target` is written as it stands: relative to the link's folder, or absolute inside the image.
+    /// Adds a symbolic link. `target` is relative to the link's directory, or absolute inside the image.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         self.insert(path, Node::Symlink { target: target.to_owned() })
     }
@@ -41,11 +43,11 @@ impl FileTree {
             let found = self.nodes.entry(parent.to_owned()).or_insert(Node::Dir { mode: 0o755 });
             ensure!(
                 matches!(found, Node::Dir { .. }),
-                "{path} cannot be put into the image: /{} is not a folder",
+                "{path} cannot be put into the image: /{} is not a directory",
                 parent.display()
             );
         }
-        // A folder may be named after its content made it appear, to give it a mode.
+        // A directory that its content added may be inserted again, to set its mode.
         let found = self.nodes.get(&inside);
         let renamed_dir = matches!((found, &node), (Some(Node::Dir { .. }), Node::Dir { .. }));
         ensure!(found.is_none() || renamed_dir, "{path} is put into the image twice");
@@ -75,7 +77,7 @@ impl FileTree {
     }
 }
 
-/// Appends one entry whose header says nothing of when and by whom it was made.
+/// Appends one entry without time and owner in its header.
 pub(crate) fn append<W: Write>(
     tar: &mut Builder<W>,
     path: &Path,
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_insertion_leaves_no_trace() {
+    fn the_order_of_insertion_does_not_matter() {
         let mut one = FileTree::default();
         one.file("/a/b", 0o644, b"1".to_vec()).unwrap();
         one.dir("/a", 0o700).unwrap();
@@ -163,6 +165,6 @@ mod tests {
         for path in ["relative", "/", "/../etc/passwd", "/a", "/a/below-a-file"] {
             assert!(tree.file(path, 0o644, vec![]).is_err(), "{path}");
         }
-        assert!(tree.dir("/a", 0o755).is_err(), "a file cannot become a folder");
+        assert!(tree.dir("/a", 0o755).is_err(), "a file cannot become a directory");
     }
 }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use xtask::knmstate_image;
 
-/// What a node fetches over a thin line, and what is kept on every one of them.
-const LARGEST_IMAGE: usize = 25_000_000;
+/// The limit in bytes, because every node downloads and keeps the image.
+const MAX_IMAGE_SIZE: usize = 25_000_000;
 
 /// Tasks of the knmstate workspace that are not a cargo build.
 #[derive(Parser)]
@@ -31,19 +31,19 @@ struct ImageArgs {
     /// Cargo profile to build with.
     #[arg(long, default_value = "release")]
     profile: String,
-    /// Rust target to build for; the machine's own when absent. Its linker must be installed.
+    /// Rust target to build for; the host's when absent. Its linker must be installed.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
-    /// The version that it says to have, instead of the workspace's own.
+    /// The version that the program reports, instead of the workspace's.
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// Where the image goes [default: target/image/knmstate.tar in the workspace].
+    /// The file of the image [default: target/image/knmstate.tar in the workspace].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Do not compress, for an image that is read on this machine only.
     #[arg(long)]
     uncompressed: bool,
-    /// The name by which pods ask for the image.
+    /// The name of the image, with host and tag.
     #[arg(long, value_name = "NAME", default_value = knmstate_image::DEV_REFERENCE)]
     tag: String,
 }
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Image(args) => image(args),
     };
-    // One line with every cause: a backtrace of a build tool helps nobody.
+    // One line with all causes, without a backtrace.
     done.map_or_else(
         |error| {
             eprintln!("xtask: {error:#}");
@@ -63,7 +63,8 @@ fn main() -> ExitCode {
 }
 
 fn image(args: ImageArgs) -> Result<()> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    let workspace =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     let version = args.version.as_deref();
     let binary = match args.binary {
         Some(binary) => binary,
@@ -77,10 +78,10 @@ fn image(args: ImageArgs) -> Result<()> {
     let size = knmstate_image::write_file(&image, &output)?;
     println!("{} ({}), {}", output.display(), args.tag, megabytes(size));
     ensure!(
-        args.uncompressed || size <= LARGEST_IMAGE,
-        "the image has {}; it is to have {} at most",
+        args.uncompressed || size <= MAX_IMAGE_SIZE,
+        "the image has {}; at most {} are allowed",
         megabytes(size),
-        megabytes(LARGEST_IMAGE)
+        megabytes(MAX_IMAGE_SIZE)
     );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! An OCI image (image-spec 1.0: one layer, one platform) as an image layout in one tar file.
 //!
-//! The same input gives the same bytes, so that an image can be compared and rebuilt by anyone.
+//! The same input gives the same bytes, so that builds are reproducible.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 const COMPRESSED_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// An image in the making.
+/// The content and settings of an image. [`Image::write`] makes the file.
 #[derive(Clone, Debug)]
 pub struct Image {
     reference: String,
@@ -36,7 +36,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// `reference` is what pods ask for, with host and tag: `localhost/knmstate:dev`.
+    /// `reference` is the name that pods use, with host and tag: `localhost/knmstate:dev`.
     pub fn new(reference: &str, architecture: Architecture) -> Result<Self> {
         tag_of(reference)?;
         Ok(Self {
@@ -51,22 +51,26 @@ impl Image {
         })
     }
 
+    /// The files in its only layer.
     pub fn files(&mut self) -> &mut FileTree {
         &mut self.files
     }
 
+    /// The program that a container starts, with its arguments.
     #[must_use]
     pub fn entrypoint(mut self, argv: &[&str]) -> Self {
         self.entrypoint = argv.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
+    /// Sets an environment variable of containers.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
         self
     }
 
+    /// Sets a label of the image.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.to_owned());
@@ -80,14 +84,14 @@ impl Image {
         self
     }
 
-    /// Packs the layer, as registries keep it. Without, it is written faster, and read on the same machine as fast.
+    /// Compresses the layer, as registries keep it. An uncompressed one is quicker to write, for use on the same host.
     #[must_use]
     pub fn compressed(mut self) -> Self {
         self.compressed = true;
         self
     }
 
-    /// Writes the whole image, and says how many bytes a node fetches for it.
+    /// Writes the whole image, and returns how many bytes a node downloads for it.
     pub fn write(&self, to: impl Write) -> Result<usize> {
         let files = Blob::new(LAYER, self.files.to_tar()?);
         let config = Blob::new(CONFIG, to_json(&self.config(&files))?);
@@ -108,7 +112,7 @@ impl Image {
         Ok([&manifest, &config, &layer].map(|blob| blob.bytes.len()).iter().sum())
     }
 
-    /// A layer is known here by the digest of its files, and to the registry by that of what is sent.
+    /// The configuration names a layer by the digest of its uncompressed files, the manifest by that of its blob.
     fn config(&self, files: &Blob) -> Value {
         let env: Vec<String> = self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut process = json!({ "Entrypoint": self.entrypoint, "Env": env, "Labels": self.labels });
@@ -165,7 +169,7 @@ impl Blob {
     }
 }
 
-/// With a header that says nothing of when and where.
+/// Compresses by gzip, without the time in its header, which would change the digest.
 fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut packer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     packer.write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! The report loop alone, on the machine that it runs on: for a node of the test rig, to see what it costs.
+//! The report loop alone, for a node of the test rig, to measure its cost.
 //!
 //! It prints one line of JSON for each network that it would publish. It only reads.
 
@@ -6,21 +6,16 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
-use knmstate_agent::{
-    cpu_clock,
-    report::Reporter,
-    steady::Steady,
-    store::{Orders, ReportedNetwork, Store},
-};
+use knmstate_agent::{ChangeLock, Orders, ReportedNetwork, Reporter, Store, process_cpu_time};
 use knmstate_api::NodeNetworkConfigurationEnactmentStatus;
 use knmstate_core::probes::ApiAccess;
-use knmstate_host::network_manager::{NetworkManagerHost, Options};
+use knmstate_host::{NetworkManagerHost, NetworkManagerOptions};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 #[derive(Parser)]
 struct Arguments {
-    /// The folder that a host on NetworkManager wants.
+    /// The directory for the journal of the host.
     #[arg(long)]
     journal: PathBuf,
 }
@@ -35,7 +30,7 @@ impl Store for Printer {
         watch::channel(None).1
     }
 
-    fn tell(&self, _: &str, _: NodeNetworkConfigurationEnactmentStatus) {}
+    fn report_status(&self, _: &str, _: NodeNetworkConfigurationEnactmentStatus) {}
 
     fn publish(&self, network: ReportedNetwork) {
         println!(
@@ -44,7 +39,7 @@ impl Store for Printer {
         );
     }
 
-    async fn refresh_wanted(&self) {
+    async fn refresh_requested(&self) {
         std::future::pending::<()>().await;
     }
 
@@ -65,22 +60,22 @@ impl Printer {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let host = NetworkManagerHost::start(Options::new(Arguments::parse().journal)).await?;
+    let host = NetworkManagerHost::start(NetworkManagerOptions::new(Arguments::parse().journal)).await?;
     let printer = Printer { began: Instant::now() };
-    let reporter = Reporter::new(host, printer, Steady::default()).with_cpu_time(move || {
-        // It is looked at before and after each reading, also of one that fails.
-        let cpu = cpu_clock::process();
+    let reporter = Reporter::new(host, printer, ChangeLock::default()).with_cpu_time(move || {
+        // Called before and after each reading, also one that fails.
+        let cpu = process_cpu_time();
         println!("{}", json!({ "look": cpu.as_millis(), "ms": printer.elapsed() }));
         cpu
     });
     let mut observed = reporter.observed();
-    let tell_of_readings = async move {
+    let print_readings = async move {
         while observed.changed().await.is_ok() {
             let interfaces = observed.borrow_and_update().as_ref().map(|state| state.interfaces().count());
-            let cpu = cpu_clock::process().as_millis();
+            let cpu = process_cpu_time().as_millis();
             println!("{}", json!({ "read": interfaces, "ms": printer.elapsed(), "cpu_ms": cpu }));
         }
     };
-    reporter.run(tell_of_readings).await;
+    reporter.run(print_readings).await;
     Ok(())
 }

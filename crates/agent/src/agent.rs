@@ -1,4 +1,4 @@
-//! The parts of the agent, put together.
+//! The parts of the agent, connected.
 
 use std::{io, time::Duration};
 
@@ -6,17 +6,17 @@ use knmstate_host::Host;
 use tokio::sync::watch;
 
 use crate::{
-    engine::{Engine, Outcome, Parts},
-    report::{Observed, Reporter},
-    steady::Steady,
+    change_lock::ChangeLock,
+    engine::{AgentParts, Engine, OrderOutcome},
+    report::{ObservedNetwork, Reporter},
     store::Store,
 };
 
-/// How long results may take to be delivered when the process ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long the delivery of results may take when the process ends.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The agent of one node: an engine that carries out orders, and a report of the network, which keep out of each
-/// other's way.
+/// The agent of one node: an engine that applies orders, and a reporter of the network. A [`ChangeLock`] keeps the
+/// reporter from reading while the engine changes the network.
 #[derive(Debug)]
 pub struct Agent<H, S> {
     engine: Engine<H, S>,
@@ -26,22 +26,23 @@ pub struct Agent<H, S> {
 }
 
 impl<H: Host, S: Store> Agent<H, S> {
-    pub async fn new(parts: Parts<H, S>) -> Self {
+    /// An agent that has not started. It waits until no other process works on the network of the node.
+    pub async fn new(parts: AgentParts<H, S>) -> Self {
         let (host, store) = (parts.host.clone(), parts.store.clone());
-        let steady = Steady::shared_by(parts.settings.work_lock.clone());
+        let change_lock = ChangeLock::with_file(parts.settings.work_lock.clone());
         let stop = watch::Sender::new(false);
-        let reporter =
-            Reporter::new(host, store.clone(), steady.clone()).with_percent(parts.settings.report_percent);
-        let engine = Engine::new(parts, steady, stop.subscribe()).await;
+        let reporter = Reporter::new(host, store.clone(), change_lock.clone())
+            .with_percent(parts.settings.report_percent);
+        let engine = Engine::new(parts, change_lock, stop.subscribe()).await;
         Self { engine, reporter, store, stop }
     }
 
-    /// Each fresh reading of the network, for others who want to know.
-    pub fn observed(&self) -> Observed {
+    /// Each new reading of the network, for other parts of the process.
+    pub fn observed(&self) -> ObservedNetwork {
         self.reporter.observed()
     }
 
-    /// Works until `stop`. A change that is under way then is rolled back first.
+    /// Works until `stop`. A change that is open then is rolled back first. Fails when the node's disk cannot be used.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Self { engine, reporter, store, stop: stopper } = self;
         let mut stopped = stopper.subscribe();
@@ -59,12 +60,13 @@ impl<H: Host, S: Store> Agent<H, S> {
                 work.await
             }
         };
-        store.flush(FAREWELL).await;
+        store.flush(SHUTDOWN_GRACE).await;
         end
     }
 
-    /// Carries out the orders that are there, reports the network, and ends.
-    pub async fn run_once(self, stop: impl Future<Output = ()>) -> io::Result<Vec<Outcome>> {
+    /// Applies the orders that exist now, reports the network once, and ends. Fails when the node's disk cannot be
+    /// used.
+    pub async fn run_once(self, stop: impl Future<Output = ()>) -> io::Result<Vec<OrderOutcome>> {
         let Self { engine, reporter, store, stop: stopper } = self;
         let mut work = std::pin::pin!(engine.run_once());
         let mut stop = std::pin::pin!(stop);
@@ -76,13 +78,13 @@ impl<H: Host, S: Store> Agent<H, S> {
                 }
                 outcomes
             }
-            // Whoever is asked to end puts things in order, and does nothing else.
+            // When stopped, only roll back what is open; do not report.
             () = &mut stop => {
                 stopper.send_replace(true);
                 work.await
             }
         };
-        store.flush(FAREWELL).await;
+        store.flush(SHUTDOWN_GRACE).await;
         outcomes
     }
 }

@@ -1,8 +1,8 @@
-//! Whether the process is well, for whoever watches over it.
+//! Whether the process is healthy, for kubelet.
 //!
-//! `/healthz` is bad when a loop has not shown itself for longer than it may take: starting anew is the cure then.
-//! `/readyz` is good once the node is looked after. Neither asks anybody anything, so an API server that is gone makes
-//! no handler restart.
+//! `/healthz` fails when a loop has run for longer than it may: a restart is the remedy then. `/readyz` passes once the
+//! network of the node is reported. Neither depends on the API server, so an outage of the API server restarts no
+//! handler.
 
 use std::{
     collections::BTreeMap,
@@ -18,73 +18,66 @@ use std::{
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::{net::TcpListener, time::Instant};
 
-/// The facts. Clones share them.
+/// The health of the process. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Facts>);
+pub struct Health(Arc<SharedHealth>);
 
 #[derive(Debug, Default)]
-struct Facts {
+struct SharedHealth {
     ready: AtomicBool,
-    loops: Mutex<BTreeMap<&'static str, Pulse>>,
+    loops: Mutex<BTreeMap<&'static str, Deadline>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
-    last: Instant,
+struct Deadline {
+    start: Instant,
     limit: Duration,
 }
 
-/// One loop's way to show that it is alive. A loop that has ended on purpose drops it.
+/// Work that has to end within its limit. Dropping this ends it.
 #[derive(Debug)]
-pub struct Heartbeat {
+pub(crate) struct WorkInProgress {
     health: Health,
     name: &'static str,
 }
 
 impl Health {
+    /// Sets the result of `/readyz`.
     pub fn set_ready(&self, ready: bool) {
         self.0.ready.store(ready, Ordering::Relaxed);
     }
 
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.0.ready.load(Ordering::Relaxed)
     }
 
-    /// Expects a sign of life of this loop at least every `limit`, from now on.
-    pub fn expect(&self, name: &'static str, limit: Duration) -> Heartbeat {
-        self.loops(|loops| loops.insert(name, Pulse { last: Instant::now(), limit }));
-        Heartbeat { health: self.clone(), name }
+    /// Begins work that has to end within `limit`. Until then `/healthz` passes.
+    pub(crate) fn expect(&self, name: &'static str, limit: Duration) -> WorkInProgress {
+        self.with_loops(|loops| loops.insert(name, Deadline { start: Instant::now(), limit }));
+        WorkInProgress { health: self.clone(), name }
     }
 
-    /// The loops that have not shown themselves in time.
-    pub fn hung(&self) -> Vec<&'static str> {
-        let is_hung = |pulse: &Pulse| pulse.last.elapsed() > pulse.limit;
-        self.loops(|loops| loops.iter().filter(|(_, pulse)| is_hung(pulse)).map(|(name, _)| *name).collect())
+    /// The loops whose work takes longer than its limit.
+    pub(crate) fn hung(&self) -> Vec<&'static str> {
+        let is_hung = |work: &Deadline| work.start.elapsed() > work.limit;
+        self.with_loops(|loops| {
+            loops.iter().filter(|(_, work)| is_hung(work)).map(|(name, _)| *name).collect()
+        })
     }
 
-    fn loops<T>(&self, use_them: impl FnOnce(&mut BTreeMap<&'static str, Pulse>) -> T) -> T {
-        use_them(&mut self.0.loops.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Heartbeat {
-    pub fn beat(&self) {
-        self.health.loops(|loops| {
-            if let Some(pulse) = loops.get_mut(self.name) {
-                pulse.last = Instant::now();
-            }
-        });
+    fn with_loops<T>(&self, f: impl FnOnce(&mut BTreeMap<&'static str, Deadline>) -> T) -> T {
+        f(&mut self.0.loops.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for Heartbeat {
+impl Drop for WorkInProgress {
     fn drop(&mut self) {
-        self.health.loops(|loops| loops.remove(self.name));
+        self.health.with_loops(|loops| loops.remove(self.name));
     }
 }
 
-/// Answers `/healthz` and `/readyz` until it is dropped; the address is told once it can be asked.
-pub async fn serve(address: SocketAddr, health: Health) -> io::Result<Server> {
+/// Serves `/healthz` and `/readyz` until the result is dropped. Returns when the server listens; fails when it cannot.
+pub async fn serve_health(address: SocketAddr, health: Health) -> io::Result<HealthServer> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let routes =
@@ -94,17 +87,18 @@ pub async fn serve(address: SocketAddr, health: Health) -> io::Result<Server> {
             tracing::error!("the health endpoint has ended: {error}");
         }
     });
-    Ok(Server { address, task })
+    Ok(HealthServer { address, task })
 }
 
-/// A running endpoint.
+/// A running health endpoint; dropping it stops it.
 #[derive(Debug)]
-pub struct Server {
+pub struct HealthServer {
+    /// The address that it listens on.
     pub address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Server {
+impl Drop for HealthServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -115,7 +109,7 @@ async fn healthz(State(health): State<Health>) -> (StatusCode, String) {
     if hung.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("no sign of life from: {}\n", hung.join(", ")))
+        (StatusCode::SERVICE_UNAVAILABLE, format!("not responding: {}\n", hung.join(", ")))
     }
 }
 
@@ -137,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    async fn ask(server: &Server, path: &str) -> (u16, String) {
+    async fn ask(server: &HealthServer, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -147,8 +141,8 @@ mod tests {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    async fn server(health: &Health) -> Server {
-        serve("127.0.0.1:0".parse().unwrap(), health.clone()).await.unwrap()
+    async fn server(health: &Health) -> HealthServer {
+        serve_health("127.0.0.1:0".parse().unwrap(), health.clone()).await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,18 +154,19 @@ mod tests {
         assert_eq!(ask(&server, "/healthz").await, (200, "ok\n".to_owned()));
 
         advance(Duration::from_secs(11)).await;
-        assert_eq!(ask(&server, "/healthz").await, (503, "no sign of life from: quick\n".to_owned()));
-        quick.beat();
+        assert_eq!(ask(&server, "/healthz").await, (503, "not responding: quick\n".to_owned()));
+        drop(quick);
+        let quick = health.expect("quick", Duration::from_secs(10));
         assert_eq!(ask(&server, "/healthz").await.0, 200);
 
         advance(Duration::from_secs(61)).await;
-        assert_eq!(ask(&server, "/healthz").await.1, "no sign of life from: quick, slow\n");
+        assert_eq!(ask(&server, "/healthz").await.1, "not responding: quick, slow\n");
         drop((quick, slow));
-        assert_eq!(ask(&server, "/healthz").await.0, 200, "who has ended is not expected any more");
+        assert_eq!(ask(&server, "/healthz").await.0, 200, "work that has ended does not count");
     }
 
     #[tokio::test]
-    async fn it_is_ready_when_it_is_said_to_be() {
+    async fn it_is_ready_when_it_is_set_ready() {
         let health = Health::default();
         let server = server(&health).await;
         assert_eq!(ask(&server, "/readyz").await.0, 503);

@@ -1,7 +1,7 @@
-//! The orders of this node and what became of them, on its own disk.
+//! The orders of this node and their results, on its own disk.
 //!
-//! With it a node keeps to its orders when it boots and nobody can be asked for them, and results wait for whoever
-//! could not be told. It holds desired states with their secrets, so only the owner may read it.
+//! With it a node applies its orders when it boots and the API server does not respond, and results that could not be
+//! delivered are kept. It holds desired states with their secrets, so only the owner may read it.
 
 use std::{
     collections::BTreeMap,
@@ -12,31 +12,31 @@ use std::{
 use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{self, Readable};
+use knmstate_files::durable::{self, Readers};
 
-/// One order, and what the node says of it.
+/// One order, and its status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub(crate) struct Entry {
     pub spec: NodeNetworkConfigurationEnactmentSpec,
     #[serde(default)]
     pub status: NodeNetworkConfigurationEnactmentStatus,
 }
 
-/// The ledger, with everything in memory that is on disk.
+/// The ledger. All entries are in memory, too.
 #[derive(Debug)]
 pub struct Ledger {
-    folder: PathBuf,
+    directory: PathBuf,
     entries: BTreeMap<String, Entry>,
 }
 
 impl Ledger {
-    /// Reads what an earlier life has left. A file that cannot be understood is put aside: it stays for a person to
-    /// look at, and the order comes again from where it came from.
-    pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
-        let folder = folder.into();
+    /// Reads the entries on disk. A file that cannot be parsed is renamed, so that an admin can examine it; the store
+    /// supplies the order again. Fails when the directory cannot be read.
+    pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
+        let directory = directory.into();
         let mut entries = BTreeMap::new();
-        let files = match fs::read_dir(&folder) {
+        let files = match fs::read_dir(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             files => Some(files?),
         };
@@ -46,34 +46,35 @@ impl Ledger {
             if let Ok(entry) = serde_json::from_slice(&fs::read(&path)?) {
                 entries.insert(policy.to_owned(), entry);
             } else {
-                // Not the parser's own words: they may quote a secret.
-                tracing::warn!(file = %path.display(), "this note of an order cannot be read; it is put aside");
-                fs::rename(&path, path.with_extension("unreadable"))?;
+                let renamed = path.with_extension("unreadable");
+                // Without the message of the parser, which may quote a secret.
+                tracing::warn!(file = %path.display(), renamed = %renamed.display(), "malformed entry of the ledger");
+                fs::rename(&path, renamed)?;
             }
         }
-        Ok(Self { folder, entries })
+        Ok(Self { directory, entries })
     }
 
-    pub fn entries(&self) -> &BTreeMap<String, Entry> {
+    pub(crate) fn entries(&self) -> &BTreeMap<String, Entry> {
         &self.entries
     }
 
-    pub fn get(&self, policy: &str) -> Option<&Entry> {
+    pub(crate) fn get(&self, policy: &str) -> Option<&Entry> {
         self.entries.get(policy)
     }
 
-    /// Keeps an entry. Returns when it would survive a loss of power; what is kept already is not written again.
-    pub fn keep(&mut self, policy: &str, entry: Entry) -> io::Result<()> {
+    /// Writes an entry. Returns when it would survive a power loss. An unchanged entry is not written again.
+    pub(crate) fn keep(&mut self, policy: &str, entry: Entry) -> io::Result<()> {
         if self.entries.get(policy) == Some(&entry) {
             return Ok(());
         }
-        durable::replace(&self.path(policy), &serde_json::to_vec(&entry)?, Readable::ByOwner)?;
+        durable::replace(&self.path(policy), &serde_json::to_vec(&entry)?, Readers::Owner)?;
         self.entries.insert(policy.to_owned(), entry);
         Ok(())
     }
 
-    /// Forgets an order that is no more.
-    pub fn forget(&mut self, policy: &str) -> io::Result<()> {
+    /// Removes the entry of an order that no longer exists.
+    pub(crate) fn forget(&mut self, policy: &str) -> io::Result<()> {
         if self.entries.remove(policy).is_some() {
             durable::remove(&self.path(policy))?;
         }
@@ -81,7 +82,7 @@ impl Ledger {
     }
 
     fn path(&self, policy: &str) -> PathBuf {
-        self.folder.join(format!("{policy}.json"))
+        self.directory.join(format!("{policy}.json"))
     }
 }
 
@@ -106,29 +107,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_there_after_a_restart_and_what_is_forgotten_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut ledger = Ledger::open(folder.path().join("orders")).unwrap();
+    fn entries_survive_a_restart_and_removed_ones_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::open(directory.path().join("orders")).unwrap();
         ledger.keep("a.b", entry(1)).unwrap();
         ledger.keep("a.b", entry(2)).unwrap();
         ledger.keep("c", entry(1)).unwrap();
         ledger.forget("c").unwrap();
         ledger.forget("never-there").unwrap();
-        let again = Ledger::open(folder.path().join("orders")).unwrap();
+        let again = Ledger::open(directory.path().join("orders")).unwrap();
         assert_eq!(again.entries(), &BTreeMap::from([("a.b".to_owned(), entry(2))]));
-        let mode = fs::metadata(folder.path().join("orders/a.b.json")).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join("orders/a.b.json")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "it may hold secrets");
     }
 
     #[test]
-    fn a_note_that_cannot_be_read_is_put_aside_and_does_not_stop_the_others() {
-        let folder = tempfile::tempdir().unwrap();
-        Ledger::open(folder.path()).unwrap().keep("good", entry(1)).unwrap();
-        fs::write(folder.path().join("bad.json"), "{\"spec\"").unwrap();
-        // What a write leaves that was cut off.
-        fs::write(folder.path().join(".good.json.new"), "{").unwrap();
-        let ledger = Ledger::open(folder.path()).unwrap();
+    fn a_malformed_entry_is_renamed_and_does_not_affect_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        Ledger::open(directory.path()).unwrap().keep("good", entry(1)).unwrap();
+        fs::write(directory.path().join("bad.json"), "{\"spec\"").unwrap();
+        // The rest of an interrupted write.
+        fs::write(directory.path().join(".good.json.new"), "{").unwrap();
+        let ledger = Ledger::open(directory.path()).unwrap();
         assert_eq!(ledger.entries().keys().collect::<Vec<_>>(), ["good"]);
-        assert!(folder.path().join("bad.unreadable").exists());
+        assert!(directory.path().join("bad.unreadable").exists());
     }
 }

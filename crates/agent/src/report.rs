@@ -1,25 +1,25 @@
-//! Reports the network of the node: as soon as something changes, and never otherwise.
+//! Reports the network of the node after each change of it.
 //!
 //! ```text
-//! events ──► a short pause ──┬──► its turn ──► in no in-between state ──► read ──► filter, fit ──► differs? ──► publish
-//!             (one change is │     (CPU time        (steady)            ▲                                          ▲
-//!              many messages)│      is rationed)                        │                                          │
-//!                            └──► carriers and active ports, which cost next to nothing to read ──► differ? ──────┘
-//! a change was settled, or a report is asked for ──────────────────────┘
+//! events ──► a short pause ──┬──► CPU budget ──► change lock ──► read ──► filter, cut ──► differs? ──► publish
+//!             (a change is   │                                    ▲                                      ▲
+//!              many events)  └──► links: carriers and active ports, cheap to read ──► differ? ───────────┘
+//! a change was settled, or a client asks for a report ────────────┘
 //! ```
 //!
-//! Between events nothing runs but one timer of half an hour.
+//! Between events only one timer of half an hour runs.
 
 use std::{sync::Arc, time::Duration};
 
 use knmstate_api::{State, node_network_state::LinkState};
+use knmstate_client::call::Backoff;
 use knmstate_core::{
     budget::{BUDGET, fit},
-    document::Document,
-    links::worth_telling,
+    links::reported,
     pace::{PERCENT, Pace},
     shown::shown,
 };
+use knmstate_document::Document;
 use knmstate_host::{Events, Host, HostError, Link, NetworkState, Operation, Topic};
 use tokio::{
     sync::watch,
@@ -27,147 +27,146 @@ use tokio::{
 };
 
 use crate::{
+    change_lock::ChangeLock,
     cpu_clock,
-    steady::Steady,
     store::{ReportedNetwork, Store},
 };
 
-/// After the first sign of a change, how long its other messages are waited for: `ip addr add` alone sends three.
+/// How long to wait after the first event of a change for its other events: `ip addr add` alone sends three.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The least time between two looks at links alone, while the rest has to wait for its turn.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least time between two readings of the links alone, while the CPU budget delays the whole reading.
+const LINKS_PAUSE: Duration = Duration::from_secs(1);
 
-/// The network is read this long after the last time even if nothing seems to have happened, in case an event was lost.
+/// The time until the next reading if there is no event, in case one was lost.
 const RESYNC: Duration = Duration::from_mins(30);
 
-/// A machine bounds its own answers; this is for one that does not, because changes wait for a reading to end.
+/// How long a reading may take, because changes wait for it. Hosts have limits of their own; this is for one that
+/// hangs.
 const READING_LIMIT: Duration = Duration::from_mins(1);
 
-/// How long after a failed reading it is tried again; each time twice as long as before.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(30);
+/// The last reading of the network, complete and unfiltered; `None` before the first one.
+pub type ObservedNetwork = watch::Receiver<Option<Arc<NetworkState>>>;
 
-/// The network as it was last read, whole and unfiltered; `None` until then.
-pub type Observed = watch::Receiver<Option<Arc<NetworkState>>>;
-
-/// Keeps a store informed about the network of a host.
+/// Publishes the network of a host to a store.
 pub struct Reporter<H, S> {
     host: H,
     store: S,
-    steady: Steady,
+    change_lock: ChangeLock,
     observed: watch::Sender<Option<Arc<NetworkState>>>,
     percent: u32,
     cpu_time: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
-/// Why the network is to be read.
+/// Why to read the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// It may have changed.
     Change,
-    /// We have changed it ourselves, and somebody waits to see it.
+    /// The engine has settled a change, whose result is to be seen at once.
     Settled,
-    /// It is asked for, and is to be published even if it is as before.
-    Asked,
+    /// A client asks for a report, which is published even if the network has not changed.
+    Requested,
 }
 
-/// What one run of the loop knows.
-struct Progress {
+/// The state of the loop.
+struct LoopState {
     events: Events,
     began: Instant,
     pace: Pace,
-    /// What the store was told last; `None` when it is to be told whatever comes next.
+    /// The network that was published last; `None` if the next reading is to be published in any case.
     published: Option<ReportedNetwork>,
-    /// The version of NetworkManager that was last heard of. One that could be read runs, whether or not it has told yet.
+    /// The last known version of NetworkManager. A network that could be read has a running NetworkManager, even if its
+    /// version is not known yet.
     network_manager_version: String,
-    /// While reading fails: how often in a row it has.
-    failures: Option<u32>,
+    /// While readings fail: the delay until the next one.
+    backoff: Option<Backoff>,
 }
 
 impl<H: Host, S: Store> Reporter<H, S> {
-    pub fn new(host: H, store: S, steady: Steady) -> Self {
+    /// A reporter that has not started.
+    pub fn new(host: H, store: S, change_lock: ChangeLock) -> Self {
         Self {
             host,
             store,
-            steady,
+            change_lock,
             observed: watch::Sender::default(),
             percent: PERCENT,
-            cpu_time: Box::new(cpu_clock::process),
+            cpu_time: Box::new(cpu_clock::process_cpu_time),
         }
     }
 
-    /// Readings may cost so many hundredths of a core in the long run.
+    /// Limits the CPU time of readings to this many hundredths of a core in the long run.
     #[must_use]
     pub fn with_percent(self, percent: u32) -> Self {
         Self { percent, ..self }
     }
 
-    /// Measures the cost of readings by another clock than that of the process.
+    /// Measures the cost of readings by another clock than the CPU time of the process.
     #[must_use]
     pub fn with_cpu_time(self, cpu_time: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { cpu_time: Box::new(cpu_time), ..self }
     }
 
-    /// Each fresh reading, for others who want to know.
-    pub fn observed(&self) -> Observed {
+    /// Each new reading, for other parts of the process.
+    pub fn observed(&self) -> ObservedNetwork {
         self.observed.subscribe()
     }
 
-    /// Reports until `stop`, or until the host is gone for good.
+    /// Reports until `stop`, or until the host ends its events.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         tokio::select! {
             () = stop => {}
-            () = self.report() => tracing::error!("the network is not reported any more: nobody tells of its changes"),
+            () = self.report() => tracing::error!("the network is no longer reported: the events of the host have ended"),
         }
     }
 
-    /// Reports the network as it is now.
-    pub async fn once(&self) {
-        self.read_and_publish(&mut self.nothing_yet()).await;
+    /// Reads the network once, and publishes it.
+    pub(crate) async fn once(&self) {
+        self.read_and_publish(&mut self.initial_state()).await;
     }
 
-    fn nothing_yet(&self) -> Progress {
-        Progress {
-            // Before the first reading, so that no change falls between the two.
+    fn initial_state(&self) -> LoopState {
+        LoopState {
+            // Subscribed before the first reading, so that no change in between is missed.
             events: self.host.events(),
             began: Instant::now(),
             pace: Pace::of(self.percent),
             published: None,
             network_manager_version: String::new(),
-            failures: None,
+            backoff: None,
         }
     }
 
     async fn report(&self) {
-        let mut progress = self.nothing_yet();
+        let mut loop_state = self.initial_state();
         loop {
-            self.read_and_publish(&mut progress).await;
-            let Some(mut reason) = self.next_reason(&mut progress).await else { return };
+            self.read_and_publish(&mut loop_state).await;
+            let Some(mut reason) = self.next_reason(&mut loop_state).await else { return };
             if reason == Reason::Change {
-                reason = self.turn(&mut progress).await;
+                reason = self.wait_for_budget(&mut loop_state).await;
             }
-            if reason == Reason::Asked {
-                progress.published = None;
+            if reason == Reason::Requested {
+                loop_state.published = None;
             }
         }
     }
 
-    /// Waits until the network should be read again; `None` if nobody will ever tell.
-    async fn next_reason(&self, progress: &mut Progress) -> Option<Reason> {
-        let again = Instant::now() + progress.failures.map_or(RESYNC, wait_after);
+    /// Waits for a reason to read the network; `None` if the events of the host have ended.
+    async fn next_reason(&self, loop_state: &mut LoopState) -> Option<Reason> {
+        let again = Instant::now() + loop_state.backoff.as_mut().map_or(RESYNC, Backoff::next_delay);
         loop {
             tokio::select! {
-                () = self.store.refresh_wanted() => return Some(Reason::Asked),
-                () = self.steady.until_settled() => return Some(Reason::Settled),
-                changes = progress.events.next() => {
+                () = self.store.refresh_requested() => return Some(Reason::Requested),
+                () = self.change_lock.wait_until_settled() => return Some(Reason::Settled),
+                changes = loop_state.events.next() => {
                     let is_back = changes?.contains(Topic::ServiceBack);
-                    // What fails will not work because of one more change, only because the service is there again.
-                    if let Some(failures) = &mut progress.failures {
+                    // After a failure a change is no reason to read again, only the return of NetworkManager is.
+                    if let Some(backoff) = &mut loop_state.backoff {
                         if !is_back {
                             continue;
                         }
-                        *failures = 0;
+                        *backoff = Backoff::new();
                     }
                     return Some(Reason::Change);
                 }
@@ -176,34 +175,35 @@ impl<H: Host, S: Store> Reporter<H, S> {
         }
     }
 
-    /// Waits for the other messages of the same change, and until reading is not too dear; or for somebody in a hurry.
-    /// Links are looked at meanwhile: a lost cable is told at once, whatever else has used up the CPU time.
-    async fn turn(&self, progress: &mut Progress) -> Reason {
+    /// Waits for the other events of the same change, and until the CPU budget allows a reading; or for a reason that
+    /// does not wait. Meanwhile reads the links: a lost carrier is reported at once, however much CPU time was used
+    /// before.
+    async fn wait_for_budget(&self, loop_state: &mut LoopState) -> Reason {
         let now = Instant::now();
-        let allowed = progress.began + progress.pace.allowed_at(now - progress.began);
+        let allowed = loop_state.began + loop_state.pace.allowed_at(now - loop_state.began);
         let read_at = allowed.max(now + PAUSE);
-        let (mut look_at, mut has_news) = (now + PAUSE, true);
+        let (mut links_at, mut has_events) = (now + PAUSE, true);
         loop {
             tokio::select! {
-                // Of a look and a reading at the same time the look comes first.
+                // If both are due, the links come before the whole reading.
                 biased;
-                () = self.store.refresh_wanted() => return Reason::Asked,
-                () = self.steady.until_settled() => return Reason::Settled,
-                () = sleep_until(look_at), if has_news => {
-                    self.publish_links(progress).await;
-                    (look_at, has_news) = (Instant::now() + LOOK_AGAIN, false);
+                () = self.store.refresh_requested() => return Reason::Requested,
+                () = self.change_lock.wait_until_settled() => return Reason::Settled,
+                () = sleep_until(links_at), if has_events => {
+                    self.publish_links(loop_state).await;
+                    (links_at, has_events) = (Instant::now() + LINKS_PAUSE, false);
                 }
                 () = sleep_until(read_at) => return Reason::Change,
-                Some(_) = progress.events.next(), if !has_news => has_news = true,
+                Some(_) = loop_state.events.next(), if !has_events => has_events = true,
             }
         }
     }
 
-    /// Tells of links what differs from what is told, and leaves the rest of the report as it is.
-    async fn publish_links(&self, progress: &mut Progress) {
-        let Some(published) = &mut progress.published else { return };
-        // A change that is under way is read when it is settled.
-        let Some(_steady) = self.steady.hold_if_free().await else { return };
+    /// Publishes the links if they have changed, with the rest of the last report.
+    async fn publish_links(&self, loop_state: &mut LoopState) {
+        let Some(published) = &mut loop_state.published else { return };
+        // During a change of the engine nothing is read; its end is a reason to read.
+        let Some(_guard) = self.change_lock.try_lock().await else { return };
         let links = self.links(&published.state.0).await;
         if links != published.links {
             published.links = links;
@@ -211,53 +211,53 @@ impl<H: Host, S: Store> Reporter<H, S> {
         }
     }
 
-    async fn read_and_publish(&self, progress: &mut Progress) {
+    async fn read_and_publish(&self, loop_state: &mut LoopState) {
         let (read, cpu_before) = {
-            let _steady = self.steady.hold().await;
-            self.forget_what_this_reading_covers(progress).await;
+            let _guard = self.change_lock.lock().await;
+            self.drop_events(loop_state).await;
             let cpu_before = (self.cpu_time)();
             let limit = HostError::Timeout { operation: Operation::Observe, after: READING_LIMIT };
             (timeout(READING_LIMIT, self.host.observe()).await.unwrap_or(Err(limit)), cpu_before)
         };
         match read {
             Ok(state) => {
-                if progress.failures.take().is_some() {
+                if loop_state.backoff.take().is_some() {
                     tracing::info!("the network can be read again");
                 }
-                let network = self.reported(&state, progress).await;
+                let network = self.reported(&state, loop_state).await;
                 self.observed.send_replace(Some(Arc::new(state)));
-                if progress.published.as_ref() != Some(&network) {
+                if loop_state.published.as_ref() != Some(&network) {
                     self.store.publish(network.clone());
-                    progress.published = Some(network);
+                    loop_state.published = Some(network);
                 }
             }
             Err(error) => {
-                if progress.failures.is_none() {
-                    tracing::warn!(%error, "the network cannot be read; what is reported stays as it is until it can");
+                if loop_state.backoff.is_none() {
+                    tracing::warn!(%error, "cannot read the network; the last report stays until a reading succeeds");
                 }
-                progress.failures = Some(progress.failures.unwrap_or(0).saturating_add(1));
+                loop_state.backoff.get_or_insert_default();
             }
         }
         let cost = (self.cpu_time)().saturating_sub(cpu_before);
-        progress.pace.spent(progress.began.elapsed(), cost);
+        loop_state.pace.spent(loop_state.began.elapsed(), cost);
     }
 
-    /// Changes that were announced before a reading are in it; only later ones are a reason for another one.
-    async fn forget_what_this_reading_covers(&self, progress: &mut Progress) {
+    /// Drops the events from before a reading: the reading has their changes.
+    async fn drop_events(&self, loop_state: &mut LoopState) {
         loop {
             tokio::select! {
                 biased;
-                Some(_) = progress.events.next() => {}
-                () = self.steady.until_settled() => {}
+                Some(_) = loop_state.events.next() => {}
+                () = self.change_lock.wait_until_settled() => {}
                 () = std::future::ready(()) => return,
             }
         }
     }
 
-    async fn reported(&self, state: &NetworkState, progress: &mut Progress) -> ReportedNetwork {
+    async fn reported(&self, state: &NetworkState, loop_state: &mut LoopState) -> ReportedNetwork {
         let versions = self.host.versions().await;
         if let Some(version) = versions.network_manager {
-            progress.network_manager_version = version;
+            loop_state.network_manager_version = version;
         }
         let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
@@ -265,21 +265,16 @@ impl<H: Host, S: Store> Reporter<H, S> {
             state: State(state),
             omitted,
             nmstate_version: versions.nmstate,
-            network_manager_version: progress.network_manager_version.clone(),
+            network_manager_version: loop_state.network_manager_version.clone(),
         }
     }
 
-    /// What is told of links beside this state.
+    /// The links to report beside this state.
     async fn links(&self, shown: &Document) -> Vec<LinkState> {
         let links = self.host.links().await.into_iter();
-        let told = |Link { name, carrier, active_port }| LinkState { name, carrier, active_port };
-        worth_telling(links.map(told), shown)
+        let link_state = |Link { name, carrier, active_port }| LinkState { name, carrier, active_port };
+        reported(links.map(link_state), shown)
     }
-}
-
-/// The wait before the next attempt.
-fn wait_after(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LAST_RETRY)
 }
 
 impl<H, S> std::fmt::Debug for Reporter<H, S> {

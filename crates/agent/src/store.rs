@@ -1,11 +1,11 @@
-//! Where orders come from and results go to.
+//! The interface between the agent and the place that its orders come from.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, NodeNetworkStateStatus,
-    State, condition::whole_second, node_network_state::LinkState,
+    State, node_network_state::LinkState, whole_second,
 };
 use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
@@ -13,33 +13,36 @@ use tokio::sync::watch;
 /// One order of this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// What is to be done.
+    /// What the node has to apply.
     pub spec: NodeNetworkConfigurationEnactmentSpec,
-    /// What is already said of it where the order comes from. The node's own disk knows better, if it knows anything.
+    /// The status that the store already has, if any. The status in the node's ledger takes precedence.
     pub status: Option<NodeNetworkConfigurationEnactmentStatus>,
 }
 
 /// All orders of this node, by policy.
 pub type Orders = BTreeMap<String, Order>;
 
-/// The network as it is shown to the world.
+/// The network as the node state reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportedNetwork {
-    /// Filtered, and within its budget of bytes.
+    /// Filtered, and cut to its budget of bytes.
     pub state: State,
-    /// What had to be left out to keep the budget, for people. Empty when nothing was.
+    /// What was left out to keep the budget, in words. Empty when nothing was.
     pub omitted: Vec<String>,
+    /// Links without a carrier, and the active ports of bonds.
     pub links: Vec<LinkState>,
+    /// The version of nmstate that read the network.
     pub nmstate_version: String,
     /// Empty while NetworkManager does not run.
     pub network_manager_version: String,
 }
 
 impl ReportedNetwork {
-    /// The status of the node state that shows this network. Its time moves only with the network.
-    pub fn status(&self, shown: &NodeNetworkStateStatus, now: Timestamp) -> NodeNetworkStateStatus {
-        let unchanged = shown.current_state.as_ref() == Some(&self.state);
-        let since = shown.last_successful_update_time.clone().filter(|_| unchanged);
+    /// The status of the node state that reports this network. `published` is the status that it replaces: the time of
+    /// the last update moves only when the network differs.
+    pub fn status(&self, published: &NodeNetworkStateStatus, now: Timestamp) -> NodeNetworkStateStatus {
+        let unchanged = published.current_state.as_ref() == Some(&self.state);
+        let since = published.last_successful_update_time.clone().filter(|_| unchanged);
         NodeNetworkStateStatus {
             current_state: Some(self.state.clone()),
             last_successful_update_time: Some(since.unwrap_or_else(|| whole_second(now))),
@@ -52,27 +55,27 @@ impl ReportedNetwork {
     }
 }
 
-/// The world outside of this node: a cluster, or a directory.
+/// The place that orders come from and results go to: a cluster, or a directory.
 ///
-/// Nothing here waits for that world. What is told is kept, the newest for each thing, and delivered as soon as
-/// possible, so that a node whose way to the API server is cut does its work all the same.
+/// No method waits for the network. A store keeps the newest value of each result and delivers it as soon as it can, so
+/// that a node that cannot reach its API server does its work all the same.
 pub trait Store: Clone + Send + Sync + 'static {
-    /// The orders, now and whenever they change; `None` until they are known for the first time.
+    /// The orders, now and after each change; `None` until they are known for the first time.
     fn orders(&self) -> watch::Receiver<Option<Arc<Orders>>>;
 
-    /// What the node says of one of its orders. What is said there already is not written again.
-    fn tell(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus);
+    /// Reports the status of one order. A status that the store already has is not written again.
+    fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus);
 
-    /// What the network of the node is. What is shown already is not written again.
+    /// Reports the network of the node. A network that the store already has is not written again.
     fn publish(&self, network: ReportedNetwork);
 
-    /// Asked from outside to report anew, whether something changed or not. There is one listener.
-    fn refresh_wanted(&self) -> impl Future<Output = ()> + Send;
+    /// Waits until a client asks for a new report, whether the network changed or not. For one caller.
+    fn refresh_requested(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether there is an API server, and whether it answers at present. Of one that does not, nothing can be asked
-    /// of a change.
+    /// Whether there is an API server, and whether it responds now. While it does not, no probe of a change can need
+    /// it.
     fn api_access(&self) -> ApiAccess;
 
-    /// Waits until everything told so far has been delivered, no longer than `limit`; false if something is left.
+    /// Waits until all reported results have been delivered, but not longer than `limit`; false if some are left.
     fn flush(&self, limit: Duration) -> impl Future<Output = bool> + Send;
 }

@@ -1,7 +1,7 @@
-//! One process at a time works on the network of a node: the agent, or a command that somebody types.
+//! At most one process at a time works on the network of a node: the agent, or a command that an admin runs.
 //!
-//! The agent lives for ever, and so cannot hold this all the time. It takes it for each change and each look at the
-//! network, and gives it back. The kernel gives it back for whoever is killed.
+//! The agent runs for as long as the node, so it cannot hold this lock all the time. It takes the lock for each change
+//! and each reading of the network. The kernel releases the lock of a process that is killed.
 
 use std::{
     io,
@@ -9,36 +9,35 @@ use std::{
     time::Duration,
 };
 
+use knmstate_files::lock::{FileLock, try_lock};
 use tokio::time::{Instant, sleep};
 
-use crate::lock_file::LockFile;
-
-/// How often it is looked whether the other one has finished.
+/// The time between two attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The name of the file in the folder in which a node keeps its orders and the way back.
-pub const FILE: &str = "working";
+/// The name of the lock file, in the directory in which a node keeps its orders and the journal.
+pub const WORK_LOCK_FILE: &str = "working";
 
-/// The right to work on the network; given up when dropped.
+/// The held lock; released when dropped.
 #[derive(Debug)]
-#[must_use]
-pub struct WorkLock(#[expect(dead_code, reason = "holding it is its use")] LockFile);
+#[must_use = "the lock is released when this is dropped"]
+pub struct WorkLock(#[expect(dead_code, reason = "held until it is dropped, never read")] FileLock);
 
 impl WorkLock {
-    /// Waits for it, as long as it takes. `None` when the file cannot be used: nobody can hold it then, and where it is
-    /// kept nothing can be noted either, which is said by whoever tries.
+    /// Waits for the lock without a limit. `None` when the file cannot be used: no process can hold the lock then, and
+    /// the journal beside it cannot be written either, which the host reports when it tries.
     pub async fn wait(path: PathBuf) -> Option<Self> {
-        let mut told = false;
+        let mut logged = false;
         loop {
-            match LockFile::take(&path) {
+            match try_lock(&path) {
                 Ok(Some(lock)) => return Some(Self(lock)),
                 Err(error) => {
-                    tracing::warn!(lock = %path.display(), %error, "nobody can be kept out by this file");
+                    tracing::warn!(%error, "cannot lock {}; other programs are not kept out", path.display());
                     return None;
                 }
-                Ok(None) if !told => {
-                    tracing::info!(lock = %path.display(), "another program works on the network; it is waited for");
-                    told = true;
+                Ok(None) if !logged => {
+                    tracing::info!(lock = %path.display(), "waiting for another program that works on the network");
+                    logged = true;
                 }
                 Ok(None) => {}
             }
@@ -46,11 +45,12 @@ impl WorkLock {
         }
     }
 
-    /// The same for those who do not wait longer than `limit`; `None` when it is still held then.
+    /// Waits for the lock, but not longer than `limit`; `None` when another process still holds it then. Fails when the
+    /// file cannot be used.
     pub async fn wait_for(path: &Path, limit: Duration) -> io::Result<Option<Self>> {
         let end = Instant::now() + limit;
         loop {
-            match LockFile::take(path)? {
+            match try_lock(path)? {
                 Some(lock) => return Ok(Some(Self(lock))),
                 None if Instant::now() >= end => return Ok(None),
                 None => sleep(PAUSE).await,
@@ -64,9 +64,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_at_a_time_and_nobody_waits_longer_than_he_wants() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE);
+    async fn one_process_at_a_time_and_no_wait_beyond_its_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(WORK_LOCK_FILE);
         let first = WorkLock::wait(path.clone()).await.unwrap();
         assert!(WorkLock::wait_for(&path, Duration::from_secs(5)).await.unwrap().is_none());
         let second = tokio::spawn(WorkLock::wait(path.clone()));
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_cannot_be_made_keeps_nobody_out() {
-        let path = Path::new("/proc/no-such-folder/working");
+    async fn a_file_that_cannot_be_created_does_not_block() {
+        let path = Path::new("/proc/no-such-directory/working");
         assert!(WorkLock::wait(path.to_owned()).await.is_none());
         assert!(WorkLock::wait_for(path, Duration::ZERO).await.is_err());
     }

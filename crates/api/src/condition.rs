@@ -1,4 +1,4 @@
-//! Conditions as every kind of this API reports them, and the one rule by which they change.
+//! Conditions as every kind of this API reports them, and how they change.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,46 +12,46 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// Nobody knows yet. Also what any other text is read as, for the API does not restrict it.
+    /// Not known yet. Any other text is read as this, because the API does not restrict it.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// One fact about an object, with the times it was last looked at and last changed.
+/// One fact about an object, with the times of its last check and last change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition is about, for instance `Available`.
+    /// The type of the condition, such as Available.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether it holds: `True`, `False` or `Unknown`.
+    /// Whether the condition holds: True, False or Unknown.
     #[schemars(with = "String")]
     pub status: ConditionStatus,
-    /// Why, in one word for programs.
+    /// The reason for the status, as one word for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why, in a sentence for people.
+    /// The reason for the status, as a sentence for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// When the condition was last looked at, changed or not.
+    /// When the condition was last checked, whether it changed or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_time: Option<Time>,
-    /// When `status` last changed.
+    /// When status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
 
 /// The conditions of an object, in the order in which they were first set.
 ///
-/// The order is part of the API: `kubectl get` shows the first condition that is true.
+/// The order is part of the API: `kubectl get` prints the first condition that is true.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ConditionList(Vec<Condition>);
 
 impl ConditionList {
-    /// Sets a condition. A type not seen before goes to the end of the list; the time of transition moves only when
-    /// the status does; the heartbeat moves always.
+    /// Sets a condition. A new type is appended; `lastTransitionTime` changes only with the status, `lastHeartbeatTime`
+    /// always.
     pub fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str, now: Timestamp) {
         let now = whole_second(now);
         let condition = if let Some(index) = self.0.iter().position(|known| known.type_ == type_) {
@@ -74,7 +74,7 @@ impl ConditionList {
         self.0.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// The status of a type: unknown if it was never set.
+    /// The status of a type; `Unknown` if it was never set.
     pub fn status(&self, type_: &str) -> ConditionStatus {
         self.get(type_).map_or(ConditionStatus::Unknown, |condition| condition.status)
     }
@@ -84,7 +84,7 @@ impl ConditionList {
         self.status(type_) == ConditionStatus::True
     }
 
-    /// The first condition that is true: the one that `kubectl get` shows and metrics count.
+    /// The first condition that is true: the one that `kubectl get` prints and metrics count.
     pub fn first_true(&self) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.status == ConditionStatus::True)
     }
@@ -94,7 +94,7 @@ impl ConditionList {
         self.0.iter()
     }
 
-    /// Whether nothing was ever set.
+    /// Whether no condition was ever set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -115,7 +115,7 @@ impl<'a> IntoIterator for &'a ConditionList {
     }
 }
 
-/// Times are written with whole seconds; cut here too, so that what is in memory equals what is read back.
+/// Truncates a time to whole seconds, as JSON has it, so that an object in memory equals the one that is read back.
 pub fn whole_second(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }

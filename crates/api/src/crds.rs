@@ -1,7 +1,7 @@
 //! The four `CustomResourceDefinition`s, with every version that is served.
 //!
-//! All versions of a kind have one shape, so nothing is converted between them. Which one is stored follows from
-//! what existing clusters have stored already.
+//! All versions of a kind have the same schema, so nothing is converted between them. The stored version is the one that
+//! existing clusters have stored already.
 
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -20,7 +20,7 @@ use crate::{
     schema,
 };
 
-/// All four, in the order of their names.
+/// All four, ordered by name.
 pub fn all() -> [CustomResourceDefinition; 4] {
     [
         nmstates(),
@@ -66,7 +66,7 @@ pub fn nodenetworkstates() -> CustomResourceDefinition {
     )
 }
 
-/// In `v1beta1`, an NMState without metrics configuration does not get one.
+/// Removes the default of `metricsConfiguration`, which only `v1` has.
 fn without_metrics_default(mut schema: JSONSchemaProps) -> JSONSchemaProps {
     let metrics = schema
         .properties
@@ -90,7 +90,7 @@ struct Version {
 
 enum Deprecation {
     None,
-    /// With the API server's own warning.
+    /// With the default warning of the API server.
     Plain,
     WithWarning(&'static str),
 }

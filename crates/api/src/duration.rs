@@ -1,4 +1,4 @@
-//! Lengths of time as users write them: `90s`, `5m`, `1h30m`, `500ms`.
+//! Durations as users write them: `90s`, `5m`, `1h30m`, `500ms`.
 
 use std::{borrow::Cow, fmt, str::FromStr, time};
 
@@ -7,47 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules;
 
-/// A length of time, longer than zero, in hours, minutes, seconds and milliseconds.
+/// A duration longer than zero, in hours, minutes, seconds and milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Duration(time::Duration);
 
-/// Why a text or a length of time is not a [`Duration`].
+/// A text or a `std::time::Duration` that is not a valid [`Duration`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a duration such as \"90s\", \"5m\" or \"1h30m\", longer than zero and below 100000 hours"
 )]
-pub struct NotADuration(String);
+pub struct InvalidDuration(String);
 
-/// The first length of time that is too long; what is shorter has at most five digits of hours.
+/// The first duration that is too long: the hours of shorter ones have at most five digits.
 const LIMIT: time::Duration = time::Duration::from_hours(100_000);
 
-/// Units in the order in which they must be written, with their length in milliseconds and how many digits they
-/// take: few enough that nothing can overflow, here or in the API server.
+/// Units in the order in which they must be written, with their length in milliseconds and the maximum number of
+/// digits: few enough that nothing can overflow, here or in the API server.
 const UNITS: [(&str, u64, usize); 4] = [("h", 3_600_000, 5), ("m", 60_000, 6), ("s", 1000, 8), ("ms", 1, 9)];
 
 /// The same as [`UNITS`], as a regular expression for the API server.
 pub(crate) const PATTERN: &str = "^([0-9]{1,5}h)?([0-9]{1,6}m)?([0-9]{1,8}s)?([0-9]{1,9}ms)?$";
 
 impl Duration {
-    /// The same length of time, for clocks and timers.
+    /// The duration for clocks and timers.
     pub const fn as_std(self) -> time::Duration {
         self.0
     }
 }
 
 impl FromStr for Duration {
-    type Err = NotADuration;
+    type Err = InvalidDuration;
 
-    fn from_str(text: &str) -> Result<Self, NotADuration> {
-        let refused = || NotADuration(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidDuration> {
+        let refused = || InvalidDuration(text.to_owned());
         let mut rest = text;
         let mut milliseconds = 0;
         for (unit, length, most_digits) in UNITS {
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let (number, after) = rest.split_at(digits);
             let Some(after) = after.strip_prefix(unit) else { continue };
-            // "5ms" begins like "5m", but is not that.
+            // "5ms" also starts with "5m".
             if number.is_empty() || number.len() > most_digits || after.starts_with('s') {
                 continue;
             }
@@ -75,23 +75,23 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Anything below a millisecond is cut off.
+/// Truncates to milliseconds.
 impl TryFrom<time::Duration> for Duration {
-    type Error = NotADuration;
+    type Error = InvalidDuration;
 
-    fn try_from(length: time::Duration) -> Result<Self, NotADuration> {
+    fn try_from(length: time::Duration) -> Result<Self, InvalidDuration> {
         let milliseconds = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         if milliseconds == 0 || length >= LIMIT {
-            return Err(NotADuration(format!("{length:?}")));
+            return Err(InvalidDuration(format!("{length:?}")));
         }
         Ok(Self(time::Duration::from_millis(milliseconds)))
     }
 }
 
 impl TryFrom<String> for Duration {
-    type Error = NotADuration;
+    type Error = InvalidDuration;
 
-    fn try_from(text: String) -> Result<Self, NotADuration> {
+    fn try_from(text: String) -> Result<Self, InvalidDuration> {
         text.parse()
     }
 }

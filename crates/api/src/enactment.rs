@@ -1,4 +1,4 @@
-//! One policy on one node: the order, and what the node says of it.
+//! One policy on one node: the order, and its result.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::{
     kind::{is_default, kind},
 };
 
-// Clients speak v1beta1: it is the stored version, and the only one while the cluster still has the definitions of
+// Clients use v1beta1: it is the stored version, and the only one while the cluster still has the definitions of
 // kubernetes-nmstate.
 kind! {
-    /// A NodeNetworkConfigurationEnactment is one policy on one node: the order that the controller gives, and how the
-    /// node carried it out. It is called `<node>.<policy>`.
+    /// A NodeNetworkConfigurationEnactment is one policy on one node: the order from the controller, and its result on the
+    /// node. Its name is `<node>.<policy>`.
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     #[x_kube(validation = Rule::new(
         "!has(self.spec) || self.metadata.name == self.spec.nodeName + '.' + self.spec.policyName",
@@ -28,23 +28,23 @@ kind! {
     /// The order, written by the controller. Enactments made by kubernetes-nmstate have none.
     spec: Option<NodeNetworkConfigurationEnactmentSpec>,
 
-    /// How the node carried it out, written by the handler of that node.
+    /// The result, written by the handler of the node.
     status: NodeNetworkConfigurationEnactmentStatus,
 }
 
-/// How a node carried out its order.
+/// The result of an order on its node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeNetworkConfigurationEnactmentStatus {
-    /// The network that the node should have, with captures and defaults filled in.
+    /// The desired network of the node, with captures and defaults filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<State>,
 
-    /// Where desiredState comes from.
+    /// The origin of desiredState.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_state_meta_info: Option<StateMetaInfo>,
 
-    /// What the captures of the policy resolved to, by name. They are resolved once and used again from here.
+    /// The resolved captures of the policy, by name. They are resolved once; later attempts use these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captured_states: BTreeMap<String, CapturedState>,
 
@@ -64,17 +64,17 @@ pub struct NodeNetworkConfigurationEnactmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
 
-    /// How many attempts have failed, by generation of the policy.
+    /// The number of failed attempts, by generation of the policy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retry_count: BTreeMap<String, i32>,
 
-    /// What a person should know about how it was carried out, such as a default that this node cannot have.
+    /// Remarks for the admin, such as a default that this node does not support.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 
     /// How disruptive the change is, or would be:
-    /// - NoChange: the network already is as it should be.
-    /// - InPlace: settings change while every link stays up.
+    /// - NoChange: the network already matches.
+    /// - InPlace: settings change, and all links stay up.
     /// - LinkBounce: a link goes down for a moment.
     /// - NodeConnectivity: the default route, the name servers or the path to the API server is affected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,11 +84,11 @@ pub struct NodeNetworkConfigurationEnactmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
 
-    /// Where the network of the node no longer is what the policy made it. Absent when there is no difference.
+    /// Where the network of the node no longer matches the policy that was applied. Absent when there is no difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftFindings>,
 
-    /// The probes of the last attempt.
+    /// The results of the probes in the last attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeResult>,
 
@@ -97,7 +97,7 @@ pub struct NodeNetworkConfigurationEnactmentStatus {
     pub timings: Option<Timings>,
 }
 
-/// Where a state comes from.
+/// The origin of a state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StateMetaInfo {
@@ -105,12 +105,12 @@ pub struct StateMetaInfo {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
 
-    /// When it was made.
+    /// When it was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
 }
 
-/// What a capture resolved to.
+/// A resolved capture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CapturedState {
@@ -118,17 +118,17 @@ pub struct CapturedState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 
-    /// Where it comes from.
+    /// Its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta_info: Option<StateMetaInfo>,
 }
 
-/// How disruptive a change is, from not at all to most.
+/// How disruptive a change is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Disruption {
-    /// The network already is as it should be.
+    /// The network already matches.
     NoChange,
-    /// Settings change while every link stays up.
+    /// Settings change, and all links stay up.
     InPlace,
     /// A link goes down for a moment.
     LinkBounce,
@@ -140,20 +140,20 @@ pub enum Disruption {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// When it was worked out.
+    /// When it was computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
 
-    /// What would change, in the format of nmstate.
+    /// The part of the network that would change, in the format of nmstate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<State>,
 }
 
-/// Where the network of a node no longer is what its policy made it.
+/// Where the network of a node no longer matches the policy that was applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftFindings {
-    /// When the difference was first seen.
+    /// When the differences were first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 
@@ -161,11 +161,11 @@ pub struct DriftFindings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
 
-    /// How many times the policy was applied again because of it.
+    /// How many times the policy was applied again because of them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub corrections: i32,
 
-    /// When the policy is applied again at the earliest.
+    /// The earliest time at which the policy is applied again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_correction_time: Option<Time>,
 }
@@ -174,30 +174,30 @@ pub struct DriftFindings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// Where, such as `interfaces[eth1].mtu`.
+    /// The path of the value, such as `interfaces[eth1].mtu`.
     pub path: String,
 
-    /// What it should be. Absent when it should not be there.
+    /// The desired value. Absent when there should be none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<String>,
 
-    /// What it is. Absent when it is not there.
+    /// The current value. Absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<String>,
 }
 
-/// What came of a probe.
+/// The results of a probe before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeResult {
     /// The name of the probe.
     pub name: String,
 
-    /// Before the change: Passed or Failed. Absent if it was not run.
+    /// The result before the change: Passed or Failed. Absent if the probe was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<ProbeOutcome>,
 
-    /// After the change: Passed or Failed. Absent if it was not run.
+    /// The result after the change: Passed or Failed. Absent if the probe was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ProbeOutcome>,
 
@@ -227,11 +227,11 @@ pub struct Timings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
-    /// Resolving captures and comparing with the present network.
+    /// Resolving captures and comparing with the current network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_milliseconds: Option<i64>,
 
-    /// Running probes before the change.
+    /// Running the probes before the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_milliseconds: Option<i64>,
 
@@ -239,7 +239,7 @@ pub struct Timings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_milliseconds: Option<i64>,
 
-    /// Running probes after the change.
+    /// Running the probes after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_milliseconds: Option<i64>,
 
@@ -247,7 +247,7 @@ pub struct Timings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conclude_milliseconds: Option<i64>,
 
-    /// Waiting, after the commit, for addresses that others lend.
+    /// Waiting, after the commit, for dynamic addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_milliseconds: Option<i64>,
 }

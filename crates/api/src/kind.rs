@@ -1,13 +1,13 @@
 //! The root object of a kind: metadata, spec and status.
 //!
-//! kube's own derive makes `spec` a required field, but every `spec` of this API may be absent: enactments and node
-//! states made by kubernetes-nmstate have none, and a reader that fails on one of them would stall its whole watch.
-//! Hence this macro. It also makes `crd()` return the complete definition, with all its versions.
+//! kube's derive makes `spec` a required field, but every `spec` of this API may be absent: enactments and node states
+//! made by kubernetes-nmstate have none, and a watch that cannot parse one of them would stall. Hence this macro. It also
+//! makes `crd()` return the complete definition, with all its versions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// What a kind looks like on the wire. A spec or status that says nothing is left out.
+/// A kind as JSON. An empty spec or status is left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Wire<'a, Spec, Status> {
@@ -20,8 +20,8 @@ pub(crate) struct Wire<'a, Spec, Status> {
     pub status: Option<&'a Status>,
 }
 
-/// `None` for a value that says nothing.
-pub(crate) fn said<T: Default + PartialEq>(value: &T) -> Option<&T> {
+/// `None` for a default value.
+pub(crate) fn non_default<T: Default + PartialEq>(value: &T) -> Option<&T> {
     (!is_default(value)).then_some(value)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Declares the root object of a kind, in the version our own clients speak.
+/// Declares the root object of a kind, in the version that our clients use.
 macro_rules! kind {
     (
         $(#[$attribute:meta])*
@@ -60,7 +60,7 @@ macro_rules! kind {
             const KIND: &'static str = stringify!($kind);
             const API_VERSION: &'static str = concat!("nmstate.io/", $version);
 
-            /// A new object with a name and a spec, not yet known to any API server.
+            /// An object with a name and a spec that is not yet on the API server.
             pub fn new(name: &str, spec: $spec) -> Self {
                 let metadata = ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                     name: Some(name.to_owned()),
@@ -76,8 +76,8 @@ macro_rules! kind {
                     api_version: Self::API_VERSION,
                     kind: Self::KIND,
                     metadata: &self.metadata,
-                    spec: $crate::kind::said(&self.spec),
-                    status: $crate::kind::said(&self.status),
+                    spec: $crate::kind::non_default(&self.spec),
+                    status: $crate::kind::non_default(&self.status),
                 }
                 .serialize(serializer)
             }

@@ -1,48 +1,48 @@
-//! The `nmstate.io` API: what users write, what the cluster answers, and the names both rely on.
+//! The `nmstate.io` API: the four kinds, their conditions, and the names that users and tools rely on.
 //!
 //! Four cluster-scoped kinds, the same as those of kubernetes-nmstate, so that existing manifests, scripts and
 //! dashboards work unchanged:
 //!
 //! | kind | written by | module |
 //! |---|---|---|
-//! | [`NMState`] | the admin, to switch node networking on | [`nmstate`] |
-//! | [`NodeNetworkConfigurationPolicy`] | the admin: what the network of some nodes should be | [`policy`] |
-//! | [`NodeNetworkConfigurationEnactment`] | the controller: one order for one node; its status by that node | [`enactment`] |
-//! | [`NodeNetworkState`] | each node: what its network is now | [`node_network_state`] |
+//! | [`NMState`] | the admin, to install node networking | [`nmstate`] |
+//! | [`NodeNetworkConfigurationPolicy`] | the admin: the desired network of some nodes | `policy` |
+//! | [`NodeNetworkConfigurationEnactment`] | the controller: the order for one node; its status: that node | [`enactment`] |
+//! | [`NodeNetworkState`] | each node: its current network | [`node_network_state`] |
 //!
-//! Each kind is served in two versions of one shape, so one Rust type serves both; what differs (defaults,
-//! deprecation, which one is stored) is said in [`crds`], which assembles the `CustomResourceDefinition`s.
+//! Each kind is served in two versions with the same schema, so one Rust type is enough for both. What differs
+//! (defaults, deprecation, which one is stored) is in [`crds`], which assembles the `CustomResourceDefinition`s.
 //!
-//! This crate holds types and nothing else: it does no I/O, reads no clock and no environment, and knows no client.
-//! Time comes in as an argument.
+//! This crate has types and nothing else: it does no I/O, reads no clock and no environment, and knows no client.
+//! Time is an argument.
 
 #![warn(missing_docs)]
 
-pub mod condition;
+mod condition;
 pub mod crds;
-pub mod duration;
+mod duration;
 pub mod enactment;
 mod kind;
-pub mod modes;
+mod modes;
 pub mod names;
 pub mod nmstate;
 pub mod node_network_state;
-pub mod order;
-pub mod policy;
+mod order;
+mod policy;
 pub mod probe;
 pub mod reasons;
 pub mod rollout;
 mod rules;
 mod schema;
-pub mod state;
+mod state;
 
-pub use condition::{Condition, ConditionList, ConditionStatus};
-pub use duration::Duration;
+pub use condition::{Condition, ConditionList, ConditionStatus, whole_second};
+pub use duration::{Duration, InvalidDuration};
 pub use enactment::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus};
 pub use modes::{Drift, Mode, OnDelete};
 pub use nmstate::{NMState, NMStateSpec, NMStateStatus, Persistence};
 pub use node_network_state::{NodeNetworkState, NodeNetworkStateSpec, NodeNetworkStateStatus};
-pub use order::{NodeNetworkConfigurationEnactmentSpec, Permit};
+pub use order::{Deadlines, NodeNetworkConfigurationEnactmentSpec, Permit};
 pub use policy::{
     NodeNetworkConfigurationPolicy, NodeNetworkConfigurationPolicySpec, NodeNetworkConfigurationPolicyStatus,
 };

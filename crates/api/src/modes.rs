@@ -1,36 +1,36 @@
-//! Choices of a policy that go into the order of each node unchanged.
+//! Fields of a policy that are copied to the order of each node unchanged.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a policy changes nodes or only says what it would change.
+/// Whether a policy changes nodes or only reports what it would change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
     /// Configure the nodes.
     #[default]
     Apply,
-    /// Work out the changes and how disruptive they are, and touch nothing.
+    /// Report the changes and how disruptive they would be; change nothing.
     Plan,
 }
 
-/// What happens when the network of a node no longer is what the policy made it.
+/// What happens when the network of a node no longer matches the policy that was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Drift {
-    /// Nobody looks.
+    /// Nothing: differences are not looked for.
     Ignore,
-    /// The differences are shown in the enactment.
+    /// The differences are reported in the status of the enactment.
     #[default]
     Report,
-    /// The policy is applied again, ever more slowly when another program keeps undoing it.
+    /// The policy is applied again, at increasing intervals when another program keeps reverting it.
     Correct,
 }
 
 /// What happens to the network of the nodes when the policy is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnDelete {
-    /// It stays as the policy made it.
+    /// It stays as it is.
     #[default]
     Keep,
-    /// What was there before the policy is put back, guarded like any other change.
+    /// The configuration from before the policy is restored, with probes and rollback like any other change.
     Restore,
 }

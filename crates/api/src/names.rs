@@ -1,37 +1,37 @@
-//! Names, labels and annotations that users, tools and the parts of knmstate rely on.
+//! Names, labels and annotations that users, tools and the components of knmstate rely on.
 
 /// The API group of all four kinds.
 pub const GROUP: &str = "nmstate.io";
 
-/// Label of an enactment: the node it is for.
+/// Label of an enactment: its node.
 pub const NODE_LABEL: &str = "nmstate.io/node";
-/// Label of an enactment: the policy it comes from.
+/// Label of an enactment: its policy.
 pub const POLICY_LABEL: &str = "nmstate.io/policy";
-/// Label of a node state: a new value asks its node to report at once.
+/// Label of a node state: a new value makes the handler of that node report at once.
 pub const FORCE_REFRESH_LABEL: &str = "nmstate.io/force-nns-refresh";
 
-/// Annotation of a policy: when admission last saw it change, in nanoseconds since 1970.
+/// Annotation of a policy: when admission last saw a change of it, in nanoseconds since 1970.
 pub const MUTATION_TIMESTAMP_ANNOTATION: &str = "nmstate.io/webhook-mutating-timestamp";
-/// Annotation of a policy: `"true"` lets its spec be changed while it is still being rolled out.
+/// Annotation of a policy: `"true"` allows changes of its spec while it is still being rolled out.
 pub const ALLOW_UPDATE_IN_PROGRESS_ANNOTATION: &str = "nmstate.io/allow-update-in-progress";
 
-/// Label of every object that the operator makes, with [`APP`] as value.
+/// Label of every object that the operator creates, with [`APP`] as value.
 pub const APP_LABEL: &str = "app";
 /// Value of [`APP_LABEL`].
 pub const APP: &str = "kubernetes-nmstate";
 /// Label of the pods of a role.
 pub const COMPONENT_LABEL: &str = "component";
-/// Value of [`COMPONENT_LABEL`] on the pods of the handler: a node takes part in policies when it runs one.
+/// Value of [`COMPONENT_LABEL`] on the pods of the handler. Policies apply to the nodes that run one.
 pub const HANDLER_COMPONENT: &str = "kubernetes-nmstate-handler";
 
-/// Field manager of everything the operator applies.
+/// Field manager of the operator.
 pub const OPERATOR_FIELD_MANAGER: &str = "nmstate-operator";
-/// Field manager of everything the controller applies.
+/// Field manager of the controller.
 pub const CONTROLLER_FIELD_MANAGER: &str = "nmstate-controller";
-/// Field manager of everything a handler applies.
+/// Field manager of the handlers.
 pub const HANDLER_FIELD_MANAGER: &str = "nmstate-handler";
 
-/// Relationship labels, copied from the pod's own labels to the objects it makes when it has them.
+/// Relationship labels: the operator copies those of its own pod to the objects that it creates.
 pub mod relationship {
     /// Which component of the product the object belongs to.
     pub const COMPONENT: &str = "app.kubernetes.io/component";
@@ -43,22 +43,22 @@ pub mod relationship {
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 }
 
-/// The policy label, and the last part of the name, of the enactment of what an admin writes into the spec of a node's
-/// NodeNetworkState. No policy may be called so.
+/// In place of a policy's name: the label value, and the last part of the name, of the enactment for the desired state
+/// in the spec of a NodeNetworkState. No policy can have this name.
 pub const NODE_STATE_POLICY: &str = "node-network-state";
 
-/// A policy's name becomes the value of [`POLICY_LABEL`], and label values have at most this many characters.
+/// The maximum length of a policy's name, which becomes the value of [`POLICY_LABEL`]: that of label values.
 pub const MAX_POLICY_NAME_LENGTH: usize = 63;
 
-/// The name of the enactment of a policy on a node. Tools build it themselves, so it is never shortened or hashed.
+/// The name of the enactment of a policy on a node. Tools compose it themselves, so it is never shortened or hashed.
 pub fn enactment_name(node: &str, policy: &str) -> String {
     format!("{node}.{policy}")
 }
 
 /// The policy in the name of an enactment of a node; `None` if it is not an enactment of that node.
 ///
-/// The node must be known: names of nodes and of policies may both contain dots, so the name alone does not tell
-/// where one ends and the other begins.
+/// The node is an argument because names of nodes and of policies may both contain dots, so the name alone is
+/// ambiguous.
 pub fn policy_of_enactment<'a>(enactment: &'a str, node: &str) -> Option<&'a str> {
     let policy = enactment.strip_prefix(node)?.strip_prefix('.')?;
     (!policy.is_empty()).then_some(policy)

@@ -1,4 +1,4 @@
-//! The switch: node networking for a cluster, and where its parts run.
+//! The installation: where the components of knmstate run, and their settings.
 
 #![expect(clippy::struct_field_names, reason = "the names of the intervals are those of the API")]
 
@@ -12,30 +12,34 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ConditionList,
     kind::{is_default, kind},
-    rules,
+    rules, schema,
 };
 
 kind! {
-    /// An NMState switches node networking on in a cluster and says where its parts run. There is one per cluster.
+    /// An NMState installs the network configuration of nodes in a cluster: the handler on each node, and the controller
+    /// and webhook for the cluster. There is one per cluster.
     NMState, nmstates, version "v1", short names &[];
 
-    /// Where the parts run, and how.
+    /// Where the components run, and their settings.
     #[schemars(extend("default" = {}))]
     spec: NMStateSpec,
 
-    /// Whether they run.
+    /// Whether the components run.
     status: NMStateStatus,
 }
 
-/// Where the parts run, and how. Everything is optional.
+/// Where the components run, and their settings. Everything is optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NMStateSpec {
-    /// Affinity of the handler, which runs on every node that it configures.
+    /// Affinity of the handler, which runs on every node that it configures. As in a pod; see kubectl explain
+    /// pod.spec.affinity.
+    #[schemars(schema_with = "schema::without_descriptions::<Option<Affinity>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
 
-    /// Affinity of the parts that serve the whole cluster.
+    /// Affinity of the controller and webhook. As in a pod; see kubectl explain pod.spec.affinity.
+    #[schemars(schema_with = "schema::without_descriptions::<Option<Affinity>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra_affinity: Option<Affinity>,
 
@@ -43,15 +47,19 @@ pub struct NMStateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
 
-    /// Taints that the handler tolerates. When absent, all of them.
+    /// Taints that the handler tolerates, as in a pod; see kubectl explain pod.spec.tolerations. When absent, all of
+    /// them.
+    #[schemars(schema_with = "schema::without_descriptions::<Option<Vec<Toleration>>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
 
-    /// Labels of the nodes that run the parts for the whole cluster. When absent, kubernetes.io/os: linux.
+    /// Labels of the nodes that may run the controller and webhook. When absent, kubernetes.io/os: linux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra_node_selector: Option<BTreeMap<String, String>>,
 
-    /// Taints that the parts for the whole cluster tolerate. When absent, those of control-plane nodes.
+    /// Taints that the controller and webhook tolerate, as in a pod; see kubectl explain pod.spec.tolerations. When
+    /// absent, those of control-plane nodes.
+    #[schemars(schema_with = "schema::without_descriptions::<Option<Vec<Toleration>>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra_tolerations: Option<Vec<Toleration>>,
 
@@ -59,77 +67,79 @@ pub struct NMStateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_sign_configuration: Option<SelfSignConfiguration>,
 
-    /// The probes that are run for every policy.
+    /// Settings of the probes that run for every policy.
     #[schemars(extend("default" = {}))]
     #[serde(default)]
     pub probe_configuration: ProbeConfiguration,
 
-    /// Metrics.
+    /// Settings of the metrics.
     #[schemars(extend("default" = {}))]
     #[serde(default)]
     pub metrics_configuration: MetricsConfiguration,
 
-    /// How much the parts log: info or debug.
+    /// How much the components log: info or debug.
     #[serde(default)]
     pub log_level: LogLevel,
 
-    /// Lets the network of a single node be configured in its NodeNetworkState, by managed: true and a desiredState
-    /// there. When absent, only policies configure nodes.
+    /// Allows the network of a single node to be configured in the spec of its NodeNetworkState, with managed: true and a
+    /// desiredState. When absent, only policies configure nodes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_node_state_configuration: bool,
 
-    /// How long a change of a node's network lasts. Persistent, the default: it is written to the node's disk, and a
-    /// node that boots has it at once. Ephemeral: every change is memory-only in NetworkManager; a reboot comes back
-    /// with what is on disk, and the handler applies the policies again afterwards. What is applied already is not
-    /// moved when this is changed.
+    /// Whether changes of a node's network survive a reboot:
+    /// - Persistent: they are written to the node's disk, so a node that boots has them at once. This is the default.
+    /// - Ephemeral: they are memory-only in NetworkManager. A node boots with the configuration on its disk, and the
+    ///   handler applies the policies again.
+    ///
+    /// Changing this does not convert what is applied already.
     #[serde(default, skip_serializing_if = "is_default")]
     pub persistence: Persistence,
 }
 
-/// How often the certificates of the webhook are renewed. What is absent keeps its own default.
+/// How often the certificates of the webhook are renewed. Absent fields have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelfSignConfiguration {
-    /// How long a certificate authority lives, such as "8760h".
+    /// How long a certificate authority is valid, such as "8760h".
     #[schemars(length(max = 64))]
     #[x_kube(validation = rules::go_duration())]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_rotate_interval: Option<String>,
 
-    /// How long the old certificate authority stays trusted beside the new one, such as "24h".
+    /// How long the old certificate authority stays trusted together with the new one, such as "24h".
     #[schemars(length(max = 64))]
     #[x_kube(validation = rules::go_duration())]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_overlap_interval: Option<String>,
 
-    /// How long a certificate of the webhook lives, such as "4380h".
+    /// How long a certificate of the webhook is valid, such as "4380h".
     #[schemars(length(max = 64))]
     #[x_kube(validation = rules::go_duration())]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_rotate_interval: Option<String>,
 
-    /// How long before its end a certificate is replaced, such as "24h".
+    /// How long before its expiry a certificate is replaced, such as "24h".
     #[schemars(length(max = 64))]
     #[x_kube(validation = rules::go_duration())]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_overlap_interval: Option<String>,
 }
 
-/// The probes that are run for every policy.
+/// Settings of the probes that run for every policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeConfiguration {
-    /// The probe of the name servers.
+    /// Settings of the probe of the name servers.
     #[serde(default)]
     pub dns: DnsProbeConfiguration,
 }
 
-/// The probe of the name servers.
+/// Settings of the probe of the name servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsProbeConfiguration {
-    /// The name that the name servers must be able to resolve. Choose one of your own network where the public ones
-    /// cannot be reached.
+    /// The DNS name that the name servers must resolve. Set one of your own network if public names cannot be resolved
+    /// there.
     #[schemars(extend("default" = "root-servers.net"))]
     pub host: String,
 }
@@ -140,11 +150,11 @@ impl Default for DnsProbeConfiguration {
     }
 }
 
-/// Metrics.
+/// Settings of the metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MetricsConfiguration {
-    /// The address and port on which metrics are served; "0" for none.
+    /// The address and port of the metrics endpoint; "0" switches it off.
     pub bind_address: String,
 }
 
@@ -154,24 +164,24 @@ impl Default for MetricsConfiguration {
     }
 }
 
-/// How much the parts log.
+/// How much the components log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What an admin wants to know.
+    /// Events that an admin needs to know of.
     #[default]
     Info,
-    /// What a developer wants to know.
+    /// Details for debugging, too.
     Debug,
 }
 
-/// How long a change of a node's network lasts.
+/// Whether changes of a node's network survive a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Persistence {
-    /// It is written to the node's disk.
+    /// They are written to the node's disk.
     #[default]
     Persistent,
-    /// It is memory-only in NetworkManager and gone with a reboot, after which the policies are applied again.
+    /// They are memory-only in NetworkManager; the policies are applied again after a reboot.
     Ephemeral,
 }
 
@@ -190,12 +200,12 @@ impl FromStr for Persistence {
 
     fn from_str(text: &str) -> Result<Self, String> {
         [Self::Persistent, Self::Ephemeral].into_iter().find(|known| known.as_str() == text).ok_or_else(
-            || format!("{text:?} is no persistence; write Persistent or Ephemeral, with that capital letter"),
+            || format!("{text:?} is not a persistence: use Persistent or Ephemeral, with a capital letter"),
         )
     }
 }
 
-/// Whether the parts run.
+/// Whether the components run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NMStateStatus {

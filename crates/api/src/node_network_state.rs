@@ -1,4 +1,4 @@
-//! What the network of a node is now.
+//! The current network of a node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ConditionList, State, kind::kind};
 
-// Clients speak v1beta1: it is the stored version, and the only one while the cluster still has the definitions of
+// Clients use v1beta1: it is the stored version, and the only one while the cluster still has the definitions of
 // kubernetes-nmstate.
 kind! {
-    /// A NodeNetworkState is what the network of a node is now, reported by that node. It is called like the node.
+    /// A NodeNetworkState is the current network of a node, reported by the handler of that node. It has the name of the
+    /// node.
     #[x_kube(validation = Rule::new(
         "!has(self.spec) || !has(self.spec.nodeName) || self.spec.nodeName == self.metadata.name",
     )
@@ -18,48 +19,48 @@ kind! {
     .message("must be the name of the node, which is the name of the object"))]
     NodeNetworkState, nodenetworkstates, version "v1beta1", short names &["nns"];
 
-    /// The node, and what its network should be if it is configured here instead of by policies.
+    /// The node, and its desired network if it is configured here instead of by policies.
     spec: NodeNetworkStateSpec,
 
-    /// What the network is.
+    /// The current network.
     status: NodeNetworkStateStatus,
 }
 
-/// The node, and what its network should be if it is configured here instead of by policies.
+/// The node, and its desired network if it is configured here instead of by policies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeNetworkStateSpec {
-    /// The name of the node; the same as that of the object.
+    /// The name of the node, which is the name of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 
-    /// Whether desiredState is in force. Only where the NMState object has allowNodeStateConfiguration: true.
-    // A default is shown though nobody has written it: an admin who does is in nobody's way.
+    /// Whether desiredState is applied. Needs allowNodeStateConfiguration: true in the NMState object.
+    // The API server stores the default, but without a field manager, so an admin who sets the field has no conflict.
     #[schemars(extend("default" = false))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<bool>,
 
-    /// The network that this one node should have, in the format of nmstate. With managed: true it is applied like a
-    /// policy for this node alone.
+    /// The desired network of this node, in the format of nmstate. With managed: true it is applied like a policy that
+    /// selects only this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<State>,
 }
 
-/// What the network of a node is.
+/// The current network of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeNetworkStateStatus {
-    /// Interfaces, routes and name servers, in the format of nmstate. Without what changes all the time, such as
+    /// Interfaces, routes and name servers, in the format of nmstate; without values that change all the time, such as
     /// timers and lifetimes, and without the interfaces of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_state: Option<State>,
 
-    /// What was left out of currentState because the whole would be too large to store. Absent when nothing was.
+    /// What was left out of currentState because it would be too large to store. Absent when it is complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
 
-    /// What nmstate does not tell of links: those that are up without a carrier, and which port of a bond is in use.
-    /// Absent when there is no such thing.
+    /// State of links that nmstate does not report: links that are up without a carrier, and the active port of each bond.
+    /// Absent when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkState>,
 
@@ -84,17 +85,17 @@ pub struct NodeNetworkStateStatus {
     pub conditions: ConditionList,
 }
 
-/// How a link is.
+/// State of a link that nmstate does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkState {
     /// The name of the interface.
     pub name: String,
 
-    /// Whether there is somebody at the other end: false for a card whose cable is out.
+    /// Whether the link has a carrier: false for a NIC without a cable, for instance.
     pub carrier: bool,
 
-    /// The port that carries the traffic of a bond, if that is one at a time and one of them can.
+    /// The active port of a bond in a mode with one active port at a time. Absent when none of its ports can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_port: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The order of one node: everything its handler needs to carry out one policy.
+//! The order: everything that the handler of one node needs to apply one policy.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Drift, Duration, Mode, OnDelete, Probe, State, kind::is_default, rules};
 
-/// The order of one node, written by the controller. Values and node facts are filled in; captures are not, as only
-/// the node knows its present network.
+/// The order for one node, written by the controller. References to values and to the node are filled in; captures are
+/// not, because only the node knows its current network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -20,7 +20,7 @@ use crate::{Drift, Duration, Mode, OnDelete, Probe, State, kind::is_default, rul
     )
     .field_path(".policyGeneration")
     .message("an order cannot go back to an older generation of its policy"),
-    // A write that was given up by its writer and lands late must not take back what was permitted since.
+    // A write whose sender has timed out and that arrives late must not revoke a permit that was granted since.
     validation = Rule::new(
         "self.permit == oldSelf.permit || self.permit == 'Restore' || !(oldSelf.permit in ['Apply', 'Abort']) || \
         self.policyGeneration != oldSelf.policyGeneration || \
@@ -43,7 +43,7 @@ pub struct NodeNetworkConfigurationEnactmentSpec {
     #[x_kube(validation = Rule::new("self == oldSelf").message("an order cannot move to another policy"))]
     pub policy_name: String,
 
-    /// The UID of that policy: one that was deleted and created anew counts its generations from the beginning.
+    /// The UID of that policy. A policy that was deleted and created again starts with generation 1.
     #[schemars(length(max = 64))]
     #[serde(default, rename = "policyUID", skip_serializing_if = "Option::is_none")]
     pub policy_uid: Option<String>,
@@ -53,21 +53,21 @@ pub struct NodeNetworkConfigurationEnactmentSpec {
     pub policy_generation: i64,
 
     /// What the node may do now:
-    /// - Wait: nothing yet; it is not its turn.
-    /// - Apply: make its network what desiredState says.
-    /// - Restore: put back what was there before the policy.
-    /// - Abort: nothing any more; the rollout stopped before it was its turn.
+    /// - Wait: nothing yet; other nodes come first.
+    /// - Apply: apply desiredState.
+    /// - Restore: restore the configuration from before the policy.
+    /// - Abort: nothing; the rollout stopped before the node could begin.
     pub permit: Permit,
 
-    /// When the permit was given, for the deadline of the rollout.
+    /// When the permit was granted; the progress deadline of the rollout starts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permit_time: Option<Time>,
 
-    /// Whether the order changes the node (Apply, the default) or only works out what it would change (Plan).
+    /// Whether the order changes the node (Apply, the default) or only reports what it would change (Plan).
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
 
-    /// The network that the node should have, in the format of nmstate.
+    /// The desired network of the node, in the format of nmstate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<State>,
 
@@ -85,13 +85,13 @@ pub struct NodeNetworkConfigurationEnactmentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
 
-    /// What happens when the network of the node no longer is what the order made it: Ignore, Report (the default) or
-    /// Correct.
+    /// What happens when the network of the node no longer matches the order that was applied: Ignore, Report (the
+    /// default) or Correct.
     #[serde(default, skip_serializing_if = "is_default")]
     pub drift: Drift,
 
-    /// What happens to the network of the node when the policy is deleted: Keep (the default) or Restore. With
-    /// Restore the node remembers what was there before.
+    /// What happens to the network of the node when the policy is deleted: Keep (the default) or Restore. With Restore
+    /// the node saves the configuration from before the policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_delete: OnDelete,
 }
@@ -103,12 +103,12 @@ pub struct NodeNetworkConfigurationEnactmentSpec {
     "!has(self.probes) || !has(self.transaction) || duration(self.probes) < duration(self.transaction)",
 ).message("the deadline of the probes must be shorter than that of the transaction"))]
 pub struct Deadlines {
-    /// The time from the first change to the commit, such as "8m". When it is over the node puts everything back by
-    /// itself, even if the handler is gone.
+    /// The time from the beginning of the change to its commit, such as "8m". After that NetworkManager rolls the change
+    /// back, even if the handler is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<Duration>,
 
-    /// The time in which all probes must have passed after the change, such as "2m".
+    /// The time within which all probes must pass after the change, such as "2m".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<Duration>,
 }
@@ -116,13 +116,13 @@ pub struct Deadlines {
 /// What a node may do now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Permit {
-    /// Nothing yet.
+    /// Nothing yet: other nodes come first.
     #[default]
     Wait,
-    /// Make its network what the order says.
+    /// Apply the desired state of the order.
     Apply,
-    /// Put back what was there before the policy.
+    /// Restore the configuration from before the policy.
     Restore,
-    /// Nothing any more: the rollout stopped before it was its turn.
+    /// Nothing: the rollout stopped before the node could begin.
     Abort,
 }

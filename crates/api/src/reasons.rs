@@ -1,10 +1,10 @@
-//! Types and reasons of conditions, by kind. Users' tools match on them.
+//! Types and reasons of conditions, by kind. Users' tools match them.
 
 /// Conditions of a `NodeNetworkConfigurationPolicy`.
 pub mod policy {
-    /// Every selected node is configured as the policy says.
+    /// The policy is applied on every selected node.
     pub const AVAILABLE: &str = "Available";
-    /// At least one node failed or was given up.
+    /// At least one node failed or was aborted.
     pub const DEGRADED: &str = "Degraded";
     /// Nodes are still being configured.
     pub const PROGRESSING: &str = "Progressing";
@@ -18,7 +18,7 @@ pub mod policy {
     pub const CONFIGURATION_PROGRESSING: &str = "ConfigurationProgressing";
     /// All nodes are configured.
     pub const SUCCESSFULLY_CONFIGURED: &str = "SuccessfullyConfigured";
-    /// A node failed or was given up.
+    /// A node failed or was aborted.
     pub const FAILED_TO_CONFIGURE: &str = "FailedToConfigure";
     /// No node is selected.
     pub const NO_MATCHING_NODE: &str = "NoMatchingNode";
@@ -26,15 +26,15 @@ pub mod policy {
 
 /// Conditions of a `NodeNetworkConfigurationEnactment`.
 pub mod enactment {
-    /// The node is configured as the policy says.
+    /// The policy is applied on the node.
     pub const AVAILABLE: &str = "Available";
-    /// The last attempt failed; with `Progressing` there will be another one.
+    /// The last attempt failed; if `Progressing` is true as well, another one follows.
     pub const FAILING: &str = "Failing";
     /// The node is being configured.
     pub const PROGRESSING: &str = "Progressing";
-    /// The node waits for its turn.
+    /// The node waits for its permit.
     pub const PENDING: &str = "Pending";
-    /// The rollout stopped before it was the node's turn.
+    /// The rollout stopped before the node could begin.
     pub const ABORTED: &str = "Aborted";
 
     /// All types, in the order of a new list.
@@ -44,11 +44,11 @@ pub mod enactment {
     pub const CONFIGURATION_PROGRESSING: &str = "ConfigurationProgressing";
     /// The node is configured.
     pub const SUCCESSFULLY_CONFIGURED: &str = "SuccessfullyConfigured";
-    /// The last attempt failed and there will be no other one.
+    /// The last attempt failed, and no other one follows.
     pub const FAILED_TO_CONFIGURE: &str = "FailedToConfigure";
-    /// The last attempt failed and there will be another one.
+    /// The last attempt failed, and another one follows.
     pub const RETRYING: &str = "Retrying";
-    /// As many nodes as allowed are being configured already.
+    /// As many nodes as maxUnavailable allows are being configured already.
     pub const MAX_UNAVAILABLE_LIMIT_REACHED: &str = "MaxUnavailableLimitReached";
     /// Too many other nodes failed.
     pub const CONFIGURATION_ABORTED: &str = "ConfigurationAborted";
@@ -56,29 +56,29 @@ pub mod enactment {
 
 /// Conditions of an `NMState`.
 pub mod nmstate {
-    /// All parts are deployed and ready.
+    /// All components are deployed and ready.
     pub const AVAILABLE: &str = "Available";
-    /// Parts are still being deployed.
+    /// Components are still being deployed.
     pub const PROGRESSING: &str = "Progressing";
-    /// Something could not be deployed as asked.
+    /// Something could not be deployed as requested.
     pub const DEGRADED: &str = "Degraded";
 
     /// All types, in the order of a new list.
     pub const TYPES: [&str; 3] = [AVAILABLE, PROGRESSING, DEGRADED];
 
-    /// Parts are still being deployed.
+    /// Components are still being deployed.
     pub const DEPLOYING: &str = "Deploying";
-    /// All parts are deployed and ready.
+    /// All components are deployed and ready.
     pub const SUCCESSFULLY_DEPLOYED: &str = "SuccessfullyDeployed";
-    /// The cluster's TLS profile could only be followed in part.
+    /// The TLS profile of the cluster could only be applied in part.
     pub const TLS_PROFILE_NOT_FULLY_HONORED: &str = "TLSProfileNotFullyHonored";
-    /// A part could not be deployed at all.
+    /// A component could not be deployed.
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
 /// Conditions of a `NodeNetworkState`.
 pub mod node_network_state {
-    /// The reported state is that of the node.
+    /// The reported state is the current state of the node.
     pub const AVAILABLE: &str = "Available";
     /// The node could not report its state.
     pub const FAILING: &str = "Failing";

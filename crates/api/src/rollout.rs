@@ -1,4 +1,4 @@
-//! How a policy spreads over its nodes.
+//! How a policy is rolled out over its nodes.
 
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 use kube::KubeSchema;
@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Duration, kind::is_default};
 
-/// How a policy spreads over its nodes, beyond `maxUnavailable`.
+/// How a policy is rolled out over its nodes, beyond `maxUnavailable`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// How many nodes may fail without stopping the rollout: it stops when more than this have failed. A number such
-    /// as 2, or a percentage of the selected nodes such as "5%", rounded down; 0 stops at the first failure.
+    /// How many nodes may fail: the rollout stops when more have failed. A number such as 2, or a percentage of the
+    /// selected nodes such as "5%", rounded down; 0 stops at the first failure.
     ///
-    /// When absent, the rollout stops when as many nodes have failed as maxUnavailable allows at once.
+    /// When absent, the rollout stops when as many nodes have failed as maxUnavailable allows at the same time.
     #[schemars(schema_with = "crate::schema::count_or_percent")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<IntOrString>,
 
-    /// Nodes that go first. All of them must succeed, and stay well for the soak time, before any other node is
-    /// touched.
+    /// Nodes that go first. All of them must succeed, and stay available for the soak time, before any other node
+    /// begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
 
-    /// Lets no further node begin while true. Nodes that have begun finish.
+    /// While true, no further node begins. Nodes that have begun finish.
     #[serde(default, skip_serializing_if = "is_default")]
     pub paused: bool,
 
-    /// What happens to the nodes already changed when the rollout stops because of failures:
+    /// What happens to the nodes that were changed already when the rollout stops because of failures:
     /// - Halt: they keep the new configuration. This is the default.
-    /// - Revert: what was there before is put back on them.
+    /// - Revert: their configuration from before is restored.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 
-    /// What else the rollout goes through:
+    /// Which other limits the rollout follows:
     /// - MachineConfigPool: on OpenShift, nodes begin in the order of their MachineConfigPool (by zone, the oldest
-    ///   first) and within its maxUnavailable, where nodes count that are not Ready, not schedulable or being updated;
-    ///   none begins while the pool is paused, and none that is in no pool. maxUnavailable of the policy holds in
-    ///   addition if it is set.
+    ///   first) and within its maxUnavailable. Nodes that are not Ready, not schedulable or being updated count as
+    ///   unavailable. No node begins while its pool is paused, or if it is in no pool. maxUnavailable of the policy
+    ///   applies in addition if it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 
-    /// How long a node that may begin has to report its result, such as "15m". After that the rollout no longer
-    /// waits for it, so that a node that went down does not hold up the others. When absent, the controller's own
-    /// limit holds.
+    /// How long a node that may begin has time to report its result, such as "15m". After that the rollout no longer
+    /// waits for it, so that a node that is down does not block the others. When absent, the rollout waits for every node
+    /// that is healthy, and 10 minutes for one that is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<Duration>,
 }
 
-/// What a rollout goes through besides its own terms.
+/// Limits that a rollout follows in addition to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Through {
-    /// The pool of machines that a node is in.
+    /// Those of the MachineConfigPool of each node.
     MachineConfigPool,
 }
 
-/// The nodes that go first, by number or by label.
+/// The nodes that go first, by count or by label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.count) != has(self.selector)")
@@ -72,18 +72,18 @@ pub struct Canary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 
-    /// How long these nodes must stay well before the others follow, such as "10m". When absent, the others follow at
-    /// once.
+    /// How long these nodes must stay available before the others follow, such as "10m". When absent, the others follow
+    /// at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
 }
 
-/// What happens to the nodes already changed when a rollout stops because of failures.
+/// What happens to the nodes that were changed already when a rollout stops because of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// They keep the new configuration.
     #[default]
     Halt,
-    /// What was there before is put back.
+    /// Their configuration from before is restored.
     Revert,
 }

@@ -1,15 +1,15 @@
 //! Validation rules that more than one field uses, in the language of the API server (CEL).
 //!
-//! A rule of a single field stands at that field. They need Kubernetes 1.33, which has all that they use; bounds on
-//! lengths and sizes keep them within the API server's cost budget. A value that was stored before its rule existed
-//! stays readable, and an update that does not touch it is not refused (Kubernetes calls that ratcheting).
+//! A rule of a single field is at that field. The rules need Kubernetes 1.33; bounds on lengths and sizes keep them within
+//! the API server's cost budget. A value that was stored before its rule existed stays readable, and an update that does
+//! not change it is not refused (Kubernetes calls that ratcheting).
 
 use kube::core::{Message, Rule};
 use serde_json::{Value, json};
 
 use crate::duration;
 
-/// A length of time, in the grammar of [`duration::Duration`].
+/// A [`duration::Duration`].
 pub(crate) fn duration() -> Value {
     json!({
         "rule": format!(
@@ -20,7 +20,7 @@ pub(crate) fn duration() -> Value {
     })
 }
 
-/// A number of nodes, or a percentage of them.
+/// A number or a percentage of nodes.
 pub(crate) fn count_or_percent() -> Value {
     json!([
         {
@@ -37,13 +37,13 @@ pub(crate) fn count_or_percent() -> Value {
     ])
 }
 
-/// A host to talk to.
+/// An IP address or a DNS name.
 pub(crate) fn host() -> Rule {
     Rule::new("isIP(self) || !format.dns1123Subdomain().validate(self).hasValue()")
         .message(message("must be an IP address or a DNS name"))
 }
 
-/// A built-in probe is changed in one place only.
+/// Each built-in probe may be listed once.
 pub(crate) fn built_in_probes_once() -> Rule {
     Rule::new(
         "self.all(probe, !has(probe.builtIn) || \
@@ -52,7 +52,7 @@ pub(crate) fn built_in_probes_once() -> Rule {
     .message(message("each built-in probe may be listed only once"))
 }
 
-/// A time span as kubernetes-nmstate takes it in `selfSignConfiguration`: any duration Go can read.
+/// A duration in `selfSignConfiguration`, where kubernetes-nmstate accepts any that Go can parse.
 pub(crate) fn go_duration() -> Rule {
     Rule::new(r"self.matches('^([0-9]+([.][0-9]*)?(ns|us|ms|s|m|h))+$') && self.matches('[1-9]')")
         .message(message("must be a duration such as \"24h\" or \"1h30m\", longer than zero"))

@@ -1,4 +1,4 @@
-//! From Rust types to the structural schemas that the API server takes.
+//! From Rust types to the structural schemas that the API server requires.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::core::schema::StructuralSchemaRewriter;
@@ -26,15 +26,15 @@ pub(crate) fn of<Kind: JsonSchema>() -> JSONSchemaProps {
         .into_generator()
         .into_root_schema_for::<Kind>();
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
-        // The API server adds the rest; the name is mentioned so that a rule can point at it.
+        // The API server adds the rest; the name is listed so that a rule can refer to it.
         let metadata = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
         fields.insert("metadata".to_owned(), metadata);
     }
     serde_json::from_value(schema.to_value()).expect("a structural schema")
 }
 
-/// An optional field is one that may be absent, not one that may hold `null`: the API server then drops a `null`
-/// that a user wrote, and validation rules need not think of it.
+/// An optional field may be absent but not `null`: the API server then drops a `null` that a user wrote, and validation
+/// rules need not handle it.
 #[derive(Clone)]
 struct OptionMeansAbsent;
 
@@ -53,7 +53,7 @@ impl Transform for OptionMeansAbsent {
             && let [Value::Object(some), none] = choices.as_slice()
             && none.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty)
         {
-            // What the field says of itself goes before what its type says.
+            // The description of the field takes precedence over that of its type.
             let some = some.clone();
             object.remove("anyOf");
             for (key, value) in some {
@@ -63,7 +63,7 @@ impl Transform for OptionMeansAbsent {
     }
 }
 
-/// What a person reads in `kubectl explain`: paragraphs instead of source lines, and no names of Rust types.
+/// The text of `kubectl explain`: paragraphs instead of source lines, and no names of Rust types.
 #[derive(Clone)]
 struct ReadableText;
 
@@ -79,7 +79,7 @@ impl Transform for ReadableText {
     }
 }
 
-/// The API server knows no unsigned formats; a `minimum` says the same.
+/// The API server has no unsigned formats; `minimum` does the same.
 fn drop_foreign_format(object: &mut Map<String, Value>) {
     if object.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         object.remove("format");
@@ -99,7 +99,18 @@ fn reflow(text: &str) -> String {
     out
 }
 
-/// A number of nodes or a percentage of them.
+/// A Kubernetes type without its descriptions: they fill pages, and `kubectl explain pod.spec` has them, too.
+pub(crate) fn without_descriptions<Type: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    fn remove(schema: &mut Schema) {
+        schema.remove("description");
+        transform_subschemas(&mut remove, schema);
+    }
+    let mut schema = generator.subschema_for::<Type>();
+    remove(&mut schema);
+    schema
+}
+
+/// A number or a percentage of nodes.
 pub(crate) fn count_or_percent(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
@@ -126,8 +137,8 @@ pub(crate) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     labels("nodeSelector")
 }
 
-/// Labels with their values. Longer values than a label can have are let through to the rule, which says it better
-/// than the API server's own check of the length, but only so far: the cost of a rule grows with what it may see.
+/// Labels with their values. The maximum length is above that of a label value, so that the rule, which has the better
+/// message, refuses the value; it is bounded because the cost of a rule grows with the length.
 fn labels(field: &str) -> Schema {
     json_schema!({
         "type": "object",
@@ -147,7 +158,8 @@ fn labels(field: &str) -> Schema {
     })
 }
 
-/// Kubernetes' label selector, with the checks that the API server makes for its own kinds but not for custom ones.
+/// A label selector of Kubernetes, with the checks that the API server makes for built-in kinds but not for custom
+/// resources.
 pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
     let mut match_labels = labels("matchLabels");
     match_labels.insert(
@@ -169,7 +181,7 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
                     "required": ["key", "operator"],
                     "properties": {
                         "key": {
-                            "description": "The label that the requirement is about.",
+                            "description": "The key of the label.",
                             "type": "string",
                             "maxLength": 317,
                             "x-kubernetes-validations": [{

@@ -1,4 +1,4 @@
-//! An nmstate document, carried but not interpreted.
+//! An nmstate document, stored but not interpreted.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 
 /// An nmstate document: interfaces, routes, DNS and the rest, as nmstate defines them.
 ///
-/// The API server stores it as it is: what it may contain is a matter of the nmstate on the node, not of this API.
-/// Two documents are equal when they say the same, in whatever order of keys.
+/// The API server stores it unchanged: nmstate on the node decides what it may contain, not this API. The order of
+/// keys does not matter for equality.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct State(pub Map<String, Value>);
 
 impl State {
-    /// Whether the document asks for nothing.
+    /// Whether the document is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The document as a JSON value, which is what nmstate reads.
+    /// The document as the JSON value that nmstate reads.
     pub fn into_value(self) -> Value {
         Value::Object(self.0)
     }

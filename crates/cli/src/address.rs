@@ -1,11 +1,11 @@
-//! Where to listen, as users of kubernetes-nmstate write it.
+//! Listen addresses in the syntax of kubernetes-nmstate.
 
 use std::{net::SocketAddr, str::FromStr};
 
 use anyhow::{Context as _, Result};
 use tokio::net::TcpListener;
 
-/// An address to listen at, as kubernetes-nmstate takes it: `:8443` for all, `0` for none.
+/// An address to listen on, in the syntax of kubernetes-nmstate: `:8443` for all addresses, `0` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(Option<SocketAddr>);
 
@@ -25,7 +25,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Waits for nobody yet: whoever connects is kept until somebody accepts.
+    /// Binds the address. Connections wait in the kernel's queue until they are accepted. Fails if it is in use.
     pub async fn listen(self) -> Result<Option<TcpListener>> {
         let Some(address) = self.0 else { return Ok(None) };
         let listener = match TcpListener::bind(address).await {

@@ -1,8 +1,8 @@
-//! How long addresses that others lend are waited for, as it is typed.
+//! The flag for how long to wait for dynamic addresses.
 
 use std::time::Duration;
 
-/// The flag that says it.
+/// The flag itself.
 #[derive(clap::Args, Clone, Debug)]
 pub struct LeaseArgs {
     /// How long to wait after a change for addresses by DHCP or from routers, in seconds. The change stays without them,

@@ -8,17 +8,17 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-/// How lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One object a line, for collectors.
+    /// One JSON object per line, for log collectors.
     #[default]
     Json,
     /// For people.
     Text,
 }
 
-/// How much is told.
+/// How much is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Verbosity {
     Warn,
@@ -27,9 +27,9 @@ pub enum Verbosity {
     Debug,
 }
 
-/// From here on everything that is logged goes to standard error, but for the targets in `untold`.
-pub fn start(format: Format, verbosity: Verbosity, untold: &[&'static str]) -> Result<(), TryInitError> {
-    let filter = filter(verbosity).with_targets(untold.iter().map(|target| (*target, LevelFilter::OFF)));
+/// Starts to log to standard error, without the targets in `silenced`. Fails if logging was started before.
+pub fn start(format: Format, verbosity: Verbosity, silenced: &[&'static str]) -> Result<(), TryInitError> {
+    let filter = filter(verbosity).with_targets(silenced.iter().map(|target| (*target, LevelFilter::OFF)));
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         Format::Json => {
@@ -45,18 +45,18 @@ pub fn start(format: Format, verbosity: Verbosity, untold: &[&'static str]) -> R
 
 fn filter(verbosity: Verbosity) -> Targets {
     // These warn at every look at a machine without WLAN, with an older NetworkManager that serves well, or with an
-    // interface that goes meanwhile; and what really goes wrong is their error, which is told in better words.
+    // interface that goes meanwhile; real problems are in their errors, which are logged separately.
     let engine = |level: Level| ["nispor", "nmstate", "zbus"].map(|name| (name, level));
     let targets = match verbosity {
         Verbosity::Warn => Targets::new().with_default(Level::WARN).with_targets(engine(Level::ERROR)),
         Verbosity::Info => Targets::new().with_default(Level::INFO).with_targets(engine(Level::ERROR)),
-        // The wire is of no help to anybody; and what nmstate tells there may hold secrets of the network.
+        // Not useful on the wire level, and messages of nmstate may contain secrets of the network.
         Verbosity::Debug => Targets::new()
             .with_default(Level::DEBUG)
             .with_targets(engine(Level::INFO))
             .with_targets(["hyper", "hyper_util", "rustls", "tower"].map(|quiet| (quiet, Level::INFO))),
     };
-    // It repeats each failure of a call that its caller tells once and in better words.
+    // It repeats each failed call, which its caller logs once with a better message.
     targets.with_target("kube_client", LevelFilter::OFF)
 }
 
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_engine_warns_of_at_every_look_is_told_to_those_who_search_for_a_fault() {
-        let tells = |verbosity, target, level| filter(verbosity).would_enable(target, &level);
+    fn repeated_warnings_of_nmstate_are_logged_at_debug_level_only() {
+        let is_logged = |verbosity, target, level| filter(verbosity).would_enable(target, &level);
         for (verbosity, at_most) in [
             (Verbosity::Warn, Level::ERROR),
             (Verbosity::Info, Level::ERROR),
@@ -75,14 +75,14 @@ mod tests {
             for target in ["nispor::query::inter_ifaces", "nmstate::nm::query_apply::apply", "zbus::proxy"] {
                 for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG] {
                     assert_eq!(
-                        tells(verbosity, target, level),
+                        is_logged(verbosity, target, level),
                         level <= at_most,
                         "{verbosity:?} {target} {level}"
                     );
                 }
             }
-            assert!(tells(verbosity, "knmstate_agent::report", Level::WARN));
-            assert!(!tells(verbosity, "kube_client::client", Level::ERROR));
+            assert!(is_logged(verbosity, "knmstate_agent::report", Level::WARN));
+            assert!(!is_logged(verbosity, "kube_client::client", Level::ERROR));
         }
     }
 }

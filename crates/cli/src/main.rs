@@ -10,6 +10,7 @@ mod node_lock;
 mod outcome_table;
 mod persistence;
 mod shutdown;
+mod version;
 
 use std::{
     io::{self, Write},
@@ -18,15 +19,9 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-/// The version, or the one that whoever built this wanted it to have.
-const VERSION: &str = match option_env!("KNMSTATE_VERSION") {
-    Some(version) => version,
-    None => env!("CARGO_PKG_VERSION"),
-};
-
 /// Declarative node networking for Kubernetes.
 #[derive(Parser)]
-#[command(name = "knmstate", version = VERSION, arg_required_else_help = true)]
+#[command(name = "knmstate", version = version::version(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

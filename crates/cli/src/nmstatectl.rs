@@ -1,7 +1,7 @@
-//! The words of nmstatectl, for scripts and probes that call it: the same program under another name.
+//! The commands of nmstatectl, for scripts and probes that call it: the same program under another name.
 //!
-//! What it does is what `knmstate node` does, so that it keeps out of the handler's way and leaves no change open that
-//! nobody knows of.
+//! It runs the commands of `knmstate node`, so it takes the same locks as the handler, and leaves no change open that
+//! is not in the journal.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +15,10 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Parser, Subcommand};
-use knmstate_agent::single;
-use knmstate_host::{NetworkState, captures::resolve, features, network_manager::NMSTATE_VERSION};
+use knmstate_agent::ChangeRequest;
+use knmstate_document::NetworkState;
+use knmstate_host::NMSTATE_VERSION;
+use knmstate_offline::{captures::resolve, features};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -32,14 +34,14 @@ use crate::{
 
 const NAME: &str = "nmstatectl";
 
-/// Whether the program was called by this name.
+/// Whether the program was started under this name.
 pub fn is_called() -> bool {
     env::args_os().next().is_some_and(|called| Path::new(&called).file_name() == Some(OsStr::new(NAME)))
 }
 
-/// The network of this machine, in the words of nmstatectl.
+/// The network of this machine, with the commands of nmstatectl.
 ///
-/// This is knmstate under another name: changes are noted, guarded and probed like those of `knmstate node`.
+/// This is knmstate under another name: changes are journaled, guarded and probed like those of `knmstate node`.
 #[derive(Parser)]
 #[command(name = NAME, version = NMSTATE_VERSION, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Cli {
@@ -79,7 +81,7 @@ enum Command {
         #[command(flatten)]
         machine: MachineArgs,
     },
-    /// Make the change permanent that was left open.
+    /// Commit the open change.
     #[command(alias = "c")]
     Commit {
         #[arg(value_name = "CHECKPOINT")]
@@ -87,7 +89,7 @@ enum Command {
         #[command(flatten)]
         machine: MachineArgs,
     },
-    /// Put the network back as it was before the change that was left open.
+    /// Roll back the open change.
     #[command(alias = "r")]
     Rollback {
         #[arg(value_name = "CHECKPOINT")]
@@ -144,19 +146,19 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<ExitCode> {
     match cli.command {
         Command::Show { interface, json } => {
             let Some(state) = only(on_runtime(observe())?, interface.as_deref()) else {
-                return Answer::no_such_interface(interface.as_deref()).tell(out, false);
+                return Answer::no_such_interface(interface.as_deref()).write(out, false);
             };
             write_state(out, &state, notation(json))?;
         }
         Command::Apply { file, how, memory_only, machine } => {
             let memory_only = memory_only || how.is_memory_only();
-            return answered(apply_as(&file, &how, &machine, memory_only)).tell(out, false);
+            return answered(apply_as(&file, &how, &machine, memory_only)).write(out, false);
         }
         Command::Commit { checkpoint, machine } => {
-            return answered(settle(Settling::Commit, checkpoint.as_deref(), &machine)).tell(out, false);
+            return answered(settle(Settling::Commit, checkpoint.as_deref(), &machine)).write(out, false);
         }
         Command::Rollback { checkpoint, machine } => {
-            return answered(settle(Settling::RollBack, checkpoint.as_deref(), &machine)).tell(out, false);
+            return answered(settle(Settling::RollBack, checkpoint.as_deref(), &machine)).write(out, false);
         }
         Command::Version => writeln!(out, "{NMSTATE_VERSION}")?,
         Command::Statistic { file } => {
@@ -194,11 +196,11 @@ fn notation(json: bool) -> Notation {
 /// The desired state of a document, and its captures.
 fn wish(file: &Input) -> Result<(Map<String, Value>, BTreeMap<String, String>)> {
     let text = file.read().map_err(|why| anyhow!(why))?;
-    let spec = single::read(&text).map_err(|why| anyhow!("{}: {why}", file.name()))?.spec;
+    let spec = ChangeRequest::parse(&text).map_err(|why| anyhow!("{}: {why}", file.name()))?.spec;
     Ok((spec.desired_state.unwrap_or_default().0, spec.capture))
 }
 
-/// The one YAML or JSON document of a file. What is wrong with it is told without quoting it.
+/// The one YAML or JSON document of a file. Errors do not quote it, because it may contain secrets.
 fn value(file: &Input) -> Result<Value> {
     let text = file.read().map_err(|why| anyhow!(why))?;
     serde_saphyr::from_str(&text).map_err(|_| anyhow!("{} is neither YAML nor JSON", file.name()))

@@ -1,19 +1,19 @@
-//! What became of each policy, for a person at a terminal.
+//! The result of each policy as a table for a terminal.
 
 use std::{fmt::Write as _, path::Path};
 
-use knmstate_agent::engine::{Achieved, Outcome};
+use knmstate_agent::{OrderOutcome, OrderSuccess};
 
 /// One line of the table.
 pub struct Row<'a> {
     pub policy: &'a str,
     pub file: Option<&'a Path>,
-    pub result: Result<Option<Achieved>, &'a str>,
+    pub result: Result<Option<OrderSuccess>, &'a str>,
 }
 
 impl<'a> Row<'a> {
-    pub fn of(outcome: &'a Outcome, file: Option<&'a Path>) -> Self {
-        let result = outcome.result.as_ref().map(|achieved| Some(*achieved)).map_err(String::as_str);
+    pub fn of(outcome: &'a OrderOutcome, file: Option<&'a Path>) -> Self {
+        let result = outcome.result.as_ref().map(|success| Some(*success)).map_err(String::as_str);
         Self { policy: &outcome.policy, file, result }
     }
 
@@ -32,8 +32,8 @@ pub fn table(rows: &[Row<'_>]) -> String {
     let mut text = format!("{:width$}  {:9}  TIME\n", "POLICY", "RESULT");
     for row in rows {
         let (result, time) = match row.result {
-            Ok(Some(Achieved::Changed { took })) => ("applied", format!("{:.1} s", took.as_secs_f64())),
-            Ok(Some(Achieved::Already)) => ("unchanged", String::new()),
+            Ok(Some(OrderSuccess::Changed { took })) => ("applied", format!("{:.1} s", took.as_secs_f64())),
+            Ok(Some(OrderSuccess::Unchanged)) => ("unchanged", String::new()),
             Ok(None) => ("not selected", String::new()),
             Err(_) => ("failed", String::new()),
         };
@@ -76,9 +76,9 @@ mod tests {
             Row {
                 policy: "bridge",
                 file: None,
-                result: Ok(Some(Achieved::Changed { took: Duration::from_millis(1849) })),
+                result: Ok(Some(OrderSuccess::Changed { took: Duration::from_millis(1849) })),
             },
-            Row { policy: "name-servers", file: None, result: Ok(Some(Achieved::Already)) },
+            Row { policy: "name-servers", file: None, result: Ok(Some(OrderSuccess::Unchanged)) },
             Row::not_selected("gpu"),
             Row {
                 policy: "cut-off",

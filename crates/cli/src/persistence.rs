@@ -1,8 +1,8 @@
-//! How long changes last, as it is typed or set.
+//! The flag for how long changes last.
 
 use knmstate_api::Persistence;
 
-/// The flag that says it.
+/// The flag itself.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PersistenceArgs {
     /// How long changes last: Persistent, on this machine's disk, or Ephemeral, in NetworkManager's memory and gone with

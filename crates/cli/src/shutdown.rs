@@ -1,4 +1,4 @@
-//! When the process is asked to end.
+//! Requests to stop the process.
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -19,7 +19,7 @@ pub async fn requested() {
     }
 }
 
-/// Becomes true when the process is asked to end.
+/// Becomes true on SIGTERM or SIGINT.
 pub fn on_request() -> watch::Receiver<bool> {
     let (stopping, stop) = watch::channel(false);
     tokio::spawn(async move {

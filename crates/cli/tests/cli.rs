@@ -20,8 +20,8 @@ fn output(args: &[&str]) -> Output {
     knmstate(args).output().unwrap()
 }
 
-fn files(folder: &Path) -> BTreeMap<String, String> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+fn files(directory: &Path) -> BTreeMap<String, String> {
+    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     entries
         .map(|entry| {
             let entry = entry.unwrap();
@@ -31,29 +31,27 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_files_in_deploy_are_those_of_the_code() {
-    for (command, folder) in [("crds", "crds"), ("manifests", "cluster")] {
-        let generated = tempfile::tempdir().unwrap();
-        let result = output(&[command, "--output", generated.path().to_str().unwrap()]);
-        assert!(result.status.success(), "{result:?}");
+fn the_definitions_in_deploy_are_those_of_the_code() {
+    let generated = tempfile::tempdir().unwrap();
+    let result = output(&["crds", "--output", generated.path().to_str().unwrap()]);
+    assert!(result.status.success(), "{result:?}");
 
-        let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder);
-        let (generated, deployed) = (files(generated.path()), files(&deployed));
-        for name in generated.keys().chain(deployed.keys()) {
-            assert!(
-                generated.get(name) == deployed.get(name),
-                "deploy/{folder}/{name} is not what the code says. Run `make generate`, look at \
-                 `git diff deploy/{folder}`, and commit it together with the change of the code.",
-            );
-        }
+    let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    let (generated, deployed) = (files(generated.path()), files(&deployed));
+    for name in generated.keys().chain(deployed.keys()) {
+        assert!(
+            generated.get(name) == deployed.get(name),
+            "deploy/crds/{name} is not what the code generates. Run `make generate`, look at `git diff deploy/crds`, and \
+             commit it together with the change of the code.",
+        );
     }
 }
 
 #[test]
 fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(output(&["manifests", "-o", folder.path().to_str().unwrap()]).status.success());
-    let files = files(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    assert!(output(&["manifests", "-o", directory.path().to_str().unwrap()]).status.success());
+    let files = files(directory.path());
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
     assert_eq!(
         names,
@@ -80,9 +78,11 @@ fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
 
 #[test]
 fn the_definitions_are_printed_as_one_stream_of_the_same_files() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(output(&["crds", "-o", folder.path().join("new/folder").to_str().unwrap()]).status.success());
-    let files = files(&folder.path().join("new/folder"));
+    let directory = tempfile::tempdir().unwrap();
+    assert!(
+        output(&["crds", "-o", directory.path().join("new/directory").to_str().unwrap()]).status.success()
+    );
+    let files = files(&directory.path().join("new/directory"));
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
     assert_eq!(
         names,
@@ -117,16 +117,24 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn a_directory_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let target = file.join("crds");
     let result = output(&["crds", "--output", target.to_str().unwrap()]);
     assert_eq!(result.status.code(), Some(1));
     let message = String::from_utf8(result.stderr).unwrap();
-    let expected = format!("knmstate: cannot create the folder {}: Not a directory", target.display());
+    let expected = format!("knmstate: cannot create the directory {}: Not a directory", target.display());
     assert!(message.starts_with(&expected), "{message}");
+}
+
+/// Test images are debug builds, and set the version of the next release by a variable. A release must not read it.
+#[test]
+fn only_a_debug_build_takes_another_version_from_the_environment() {
+    let result = knmstate(&["--version"]).env("KNMSTATE_TEST_VERSION", "99.0.0-next").output().unwrap();
+    let expected = if cfg!(debug_assertions) { "99.0.0-next" } else { env!("CARGO_PKG_VERSION") };
+    assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("knmstate {expected}\n"));
 }
 
 #[test]
@@ -143,7 +151,7 @@ fn exit_codes() {
             &["standalone", "--once", "--policies", "/nowhere", "--state-dir", "/nowhere/either"],
             2,
             "",
-            "knmstate: cannot read the folder of policies, /nowhere: No such file or directory",
+            "knmstate: cannot read the directory of policies, /nowhere: No such file or directory",
         ),
     ] {
         let result = output(args);
@@ -157,8 +165,8 @@ fn exit_codes() {
 
 #[test]
 fn under_the_name_of_nmstatectl_it_speaks_its_words() {
-    let folder = tempfile::tempdir().unwrap();
-    let link = folder.path().join("nmstatectl");
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("nmstatectl");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_knmstate"), &link).unwrap();
     #[expect(clippy::disallowed_methods, reason = "what is tested is the process: its name")]
     let call = |args: &[&str]| Command::new(&link).args(args).output().unwrap();

@@ -1,4 +1,4 @@
-//! Writing a status so that the server has exactly what was said.
+//! Writing a status so that the server has exactly that status.
 
 use std::fmt::Debug;
 
@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 
 use crate::call::{CallError, within_limit};
 
-/// By server-side apply, as the manager of all fields.
+/// Parameters of a server-side apply that takes over all applied fields.
 pub fn as_manager(manager: &str) -> PatchParams {
     PatchParams::apply(manager).force()
 }
 
 /// Applies the status of `object` as `manager`, and returns the version that it made.
 ///
-/// What another manager has written, such as a handler of kubernetes-nmstate before us, stays where we say nothing of
-/// it; so that is removed in a second step.
+/// Server-side apply leaves fields in place that another manager has written, such as a handler of kubernetes-nmstate.
+/// They are removed by a second request.
 pub async fn status<K, S>(
     api: &Api<K>,
     object: &K,
@@ -44,14 +44,14 @@ where
 }
 
 fn value(status: &impl Serialize) -> Value {
-    // A status of this API is an object with text as keys, which always becomes a value.
+    // A status of this API is an object with strings as keys, which always becomes a value.
     serde_json::to_value(status).unwrap_or_default()
 }
 
-/// The merge patch that removes what is there and not wanted; `None` when there is nothing of the kind.
-fn leftovers(there: &Value, wanted: &Value) -> Option<Value> {
-    let (Value::Object(there), Value::Object(wanted)) = (there, wanted) else { return None };
-    let removed: Map<String, Value> = there
+/// The merge patch that removes the fields of `stored` that `wanted` does not have; `None` if there are none.
+fn leftovers(stored: &Value, wanted: &Value) -> Option<Value> {
+    let (Value::Object(stored), Value::Object(wanted)) = (stored, wanted) else { return None };
+    let removed: Map<String, Value> = stored
         .iter()
         .filter_map(|(key, value)| match wanted.get(key) {
             None => Some((key.clone(), Value::Null)),
@@ -61,10 +61,10 @@ fn leftovers(there: &Value, wanted: &Value) -> Option<Value> {
     (!removed.is_empty()).then_some(Value::Object(removed))
 }
 
-/// The merge patch that makes what is there exactly what is wanted, for whoever is its only writer.
-pub fn exact_merge(there: &impl Serialize, wanted: &impl Serialize) -> Value {
-    let (there, mut wanted) = (value(there), value(wanted));
-    if let Some(leftovers) = leftovers(&there, &wanted) {
+/// The merge patch that turns `stored` into exactly `wanted`, for a status with a single writer.
+pub fn exact_merge(stored: &impl Serialize, wanted: &impl Serialize) -> Value {
+    let (stored, mut wanted) = (value(stored), value(wanted));
+    if let Some(leftovers) = leftovers(&stored, &wanted) {
         merge(&mut wanted, leftovers);
     }
     wanted
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_wants_is_removed_and_nothing_else() {
-        for (there, wanted, removal) in [
+    fn what_is_not_wanted_is_removed_and_nothing_else() {
+        for (stored, wanted, removal) in [
             (json!({"a": 1}), json!({"a": 2, "b": 3}), None),
             (json!({"a": 1, "b": 2}), json!({"a": 1}), Some(json!({"b": null}))),
             (
@@ -98,19 +98,19 @@ mod tests {
             // A list is written as a whole.
             (json!({"a": [{"x": 1}, 2]}), json!({"a": [{}]}), None),
         ] {
-            assert_eq!(leftovers(&there, &wanted), removal, "{there} and {wanted}");
+            assert_eq!(leftovers(&stored, &wanted), removal, "{stored} and {wanted}");
         }
     }
 
     #[test]
     fn what_is_merged_is_what_is_wanted() {
-        for (there, wanted, patch) in [
+        for (stored, wanted, patch) in [
             (json!({}), json!({"a": 1}), json!({"a": 1})),
             (json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1, "b": null})),
             (json!({"m": {"3": 1, "4": 2}}), json!({"m": {"4": 1}}), json!({"m": {"3": null, "4": 1}})),
             (json!({"m": {"3": 1}}), json!({}), json!({"m": null})),
         ] {
-            assert_eq!(exact_merge(&there, &wanted), patch, "{there} to {wanted}");
+            assert_eq!(exact_merge(&stored, &wanted), patch, "{stored} to {wanted}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! One call of the API server: bounded in time, and its failure told so that a person can act on it.
+//! One request to the API server: with a time limit, and with an error message that an admin can act on.
 
 use std::{collections::BTreeSet, error::Error, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use thiserror::Error;
 
-/// Longer than any healthy answer takes, and short enough to try again while it still matters.
+/// Longer than a healthy API server needs for any response, and short enough to try again while it still matters.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a call brought nothing.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum CallError {
     #[error("no answer in time")]
@@ -18,7 +18,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The HTTP status of the refusal; `None` when the server has not answered.
+    /// The HTTP status of the response; `None` when the server has not responded.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Failed(kube::Error::Api(status)) => Some(status.code),
@@ -26,35 +26,35 @@ impl CallError {
         }
     }
 
-    /// Whether the object is not there. A server that does not know its kind, as one does that has just started, says
-    /// nothing about the object.
+    /// Whether the object does not exist. A server that does not serve its kind, as one that has just started, also
+    /// responds with 404, and that says nothing about the object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Failed(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound")
     }
 
-    /// Failures of one kind have one cure.
-    fn kind(&self) -> Kind {
+    /// Failures of one kind are logged once.
+    fn kind(&self) -> CallErrorKind {
         match self {
-            Self::NoAnswer => Kind::NoAnswer,
-            Self::Failed(kube::Error::Api(status)) => Kind::Refused(status.code),
-            Self::Failed(_) => Kind::NoWay,
+            Self::NoAnswer => CallErrorKind::NoAnswer,
+            Self::Failed(kube::Error::Api(status)) => CallErrorKind::Refused(status.code),
+            Self::Failed(_) => CallErrorKind::Transport,
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum CallErrorKind {
     NoAnswer,
-    NoWay,
+    Transport,
     Refused(u16),
 }
 
-/// Within the time that any healthy answer takes.
+/// Waits for a response for ten seconds, which is longer than any healthy one takes.
 pub async fn within_limit<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     within(LIMIT, call).await
 }
 
-/// Within a time of the caller's choice.
+/// Waits for a response for as long as `limit`; after that the request is dropped and [`CallError::NoAnswer`].
 pub async fn within<T>(limit: Duration, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     match tokio::time::timeout(limit, call).await {
         Ok(answer) => Ok(answer?),
@@ -62,7 +62,7 @@ pub async fn within<T>(limit: Duration, call: impl Future<Output = kube::Result<
     }
 }
 
-/// In words, and without what was sent: a refusal of its contents quotes them, and they may be secret.
+/// The error message. It leaves out what was sent: a server that refuses an object quotes it, and it may hold secrets.
 fn explain(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if matches!(status.code, 400 | 422) => {
@@ -81,7 +81,7 @@ fn explain(error: &kube::Error) -> String {
     }
 }
 
-/// The last cause is what helps ("connection refused"), the first ones only say which layer noticed.
+/// The last cause, such as "connection refused": the errors around it only name the layers that it passed through.
 fn chain(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -90,59 +90,62 @@ fn chain(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// What is wrong at present, told once for each kind instead of on every attempt.
+/// Logs a failure once per kind instead of on every attempt, and when it is over.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct FailureLog {
     doing: &'static str,
-    told: BTreeSet<Kind>,
+    logged: BTreeSet<CallErrorKind>,
 }
 
-impl Trouble {
+impl FailureLog {
     /// `doing` completes the sentence "cannot …".
     pub fn new(doing: &'static str) -> Self {
-        Self { doing, told: BTreeSet::new() }
+        Self { doing, logged: BTreeSet::new() }
     }
 
+    /// Logs the error if none of its kind was logged since the last success.
     pub fn failed(&mut self, error: &CallError) {
-        if self.told.insert(error.kind()) {
+        if self.logged.insert(error.kind()) {
             tracing::warn!("cannot {}: {error}; it will be tried again", self.doing);
         }
     }
 
-    pub fn over(&mut self) {
-        if !self.told.is_empty() {
+    /// Logs that it works again, if a failure was logged.
+    pub fn succeeded(&mut self) {
+        if !self.logged.is_empty() {
             tracing::info!("can {} again", self.doing);
-            self.told.clear();
+            self.logged.clear();
         }
     }
 }
 
-/// How long to wait between attempts: one second at first, half a minute at most, and never all nodes together.
+/// How long to wait between attempts: one second at first, half a minute at most, with jitter so that not all nodes try
+/// again at the same time.
 #[derive(Debug)]
-pub struct Pauses(ExponentialBackoff);
+pub struct Backoff(ExponentialBackoff);
 
-impl Pauses {
-    /// From the shortest on.
+impl Backoff {
+    /// Starts with the shortest delay.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long to wait now; longer each time.
-    pub fn longer(&mut self) -> Duration {
+    /// How long to wait now; longer with each call.
+    pub fn next_delay(&mut self) -> Duration {
         self.0.next().unwrap_or(Duration::from_secs(30))
     }
 }
 
-impl Default for Pauses {
+impl Default for Backoff {
     fn default() -> Self {
-        // Chance adds up to as much again.
-        let pauses = ExponentialBuilder::new()
+        // The jitter adds up to as much again.
+        let backoff = ExponentialBuilder::new()
             .with_min_delay(Duration::from_secs(1))
             .with_max_delay(Duration::from_secs(15))
             .with_factor(2.0)
             .without_max_times()
             .with_jitter();
-        Self(pauses.build())
+        Self(backoff.build())
     }
 }
 
@@ -180,9 +183,9 @@ mod tests {
     fn a_refusal_of_the_contents_does_not_quote_them() {
         for code in [400, 422] {
             let error = refusal(code, "Invalid", "Invalid value: \"hunter2\"", "status.desiredState");
-            let said = error.to_string();
-            assert!(!said.contains("hunter2"), "{said}");
-            assert!(said.contains("status.desiredState"), "{said}");
+            let message = error.to_string();
+            assert!(!message.contains("hunter2"), "{message}");
+            assert!(message.contains("status.desiredState"), "{message}");
         }
     }
 
@@ -201,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_from_one_second_and_stay_within_half_a_minute() {
-        let mut pauses = Pauses::new();
-        let first = pauses.longer();
+    fn delays_grow_from_one_second_and_stay_within_half_a_minute() {
+        let mut backoff = Backoff::new();
+        let first = backoff.next_delay();
         assert!((1..=2).contains(&first.as_secs()), "{first:?}");
-        for pause in std::iter::repeat_with(|| pauses.longer()).take(100) {
-            assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(30), "{pause:?}");
+        for delay in std::iter::repeat_with(|| backoff.next_delay()).take(100) {
+            assert!(delay >= Duration::from_secs(1) && delay <= Duration::from_secs(30), "{delay:?}");
         }
     }
 }

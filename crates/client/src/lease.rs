@@ -1,4 +1,4 @@
-//! Keeping, taking and giving back the lease by which the replicas of a role agree on one.
+//! Leader election: acquires, renews and releases the Lease that decides which replica of a role leads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use knmstate_core::lease::{Seen, Step, Terms, may_write_until, step};
+use knmstate_core::lease::{LeaseStep, LeaseTiming, ObservedLease, may_write_until, next_step};
 use kube::{Api, Client, ResourceExt as _, api::PostParams, core::DeserializeGuard};
 use tokio::{
     sync::{mpsc, watch as channel},
@@ -16,26 +16,26 @@ use tokio::{
 };
 
 use crate::{
-    call::{CallError, Trouble, within},
-    watch::{self, Seen as Event, Selection, is_older},
+    call::{CallError, FailureLog, within},
+    watch::{self, ObjectEvent, Selection, is_older},
 };
 
 /// How long to wait after a failure before the next attempt.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long one call may take: several fit into the time in which the lease must be renewed.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How long one request may take: several fit into the time in which the lease must be renewed.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
-/// Events of one object that are not yet looked at.
+/// How many events of the Lease may wait to be handled.
 const QUEUE: usize = 16;
 
-/// Which lease, and who wants it.
+/// Which Lease, and under which name this process asks for it.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LeaseOptions {
     pub namespace: String,
     pub name: String,
-    /// Different for every process: one with the name of another takes its lease away.
+    /// Different for every process: two with one identity would both take the lease for theirs.
     pub identity: String,
-    pub terms: Terms,
-    /// The clock, for what the lease says of itself. Nobody decides by it.
+    pub terms: LeaseTiming,
+    /// The clock, for the times in the Lease. They are for readers; no decision depends on them.
     pub now: fn() -> Timestamp,
 }
 
@@ -69,19 +69,20 @@ impl Leadership {
     }
 }
 
-/// Keeps trying to get the lease and to keep it, until dropped.
+/// Acquires and renews the lease in the background, until dropped.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct LeaderElector {
     leadership: Leadership,
-    give_back: channel::Sender<bool>,
+    stop: channel::Sender<bool>,
     task: JoinSet<()>,
 }
 
-impl Keeper {
-    pub fn start(client: Client, options: Options) -> Self {
+impl LeaderElector {
+    /// Starts to watch the Lease and to compete for it.
+    pub fn start(client: Client, options: LeaseOptions) -> Self {
         let (until, leadership) = channel::channel(None);
-        let (give_back, wanted_back) = channel::channel(false);
-        let (events, seen) = mpsc::channel(QUEUE);
+        let (stop, stopped) = channel::channel(false);
+        let (sender, events) = mpsc::channel(QUEUE);
         let mut task = JoinSet::new();
         let api: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), &options.namespace);
         task.spawn(watch::follow(
@@ -89,89 +90,95 @@ impl Keeper {
             Selection::Name(options.name.clone()),
             "watch the lease",
             |_| {},
-            // When there are more than fit, the newest of those that do is as good a reason to look.
+            // An event that does not fit is dropped: the next one, or the next renewal, shows the Lease as it is.
             move |event| {
-                let _ = events.try_send(event);
+                let _ = sender.try_send(event);
             },
         ));
         let api = Api::namespaced(client, &options.namespace);
-        let trouble = Trouble::new("renew the lease");
-        let state = State {
+        let failures = FailureLog::new("renew the lease");
+        let election = Election {
             api,
             options,
             until,
             start: Instant::now(),
-            known: Known::Unasked,
+            lease: LeaseState::Unread,
             renewed: None,
-            trouble,
+            failures,
         };
-        task.spawn(state.run(seen, wanted_back));
-        Self { leadership: Leadership(leadership), give_back, task }
+        task.spawn(election.run(events, stopped));
+        Self { leadership: Leadership(leadership), stop, task }
     }
 
+    /// Whether this process leads; clones are kept up to date.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Gives the lease back if we have it, so that another one need not wait. Whoever calls this writes no more.
-    pub async fn give_back(mut self) {
-        self.give_back.send_replace(true);
+    /// Releases the lease if this process holds it, so that another replica need not wait until it expires. The caller
+    /// must have stopped writing.
+    pub async fn release(mut self) {
+        self.stop.send_replace(true);
         let _ = timeout(CALL_LIMIT, self.task.join_next()).await;
     }
 }
 
 #[derive(Debug)]
-enum Known {
-    /// The server was not asked yet.
-    Unasked,
-    Nothing,
-    Lease {
-        seen: Seen,
+enum LeaseState {
+    /// Not read yet.
+    Unread,
+    Missing,
+    Present {
+        observed: ObservedLease,
         object: Arc<Lease>,
     },
 }
 
-struct State {
+struct Election {
     api: Api<Lease>,
-    options: Options,
+    options: LeaseOptions,
     until: channel::Sender<Option<Instant>>,
     start: Instant,
-    known: Known,
+    lease: LeaseState,
     renewed: Option<Duration>,
-    trouble: Trouble,
+    failures: FailureLog,
 }
 
-impl State {
+impl Election {
     async fn run(
         mut self,
-        mut events: mpsc::Receiver<Event<Lease>>,
-        mut wanted_back: channel::Receiver<bool>,
+        mut events: mpsc::Receiver<ObjectEvent<Lease>>,
+        mut stopped: channel::Receiver<bool>,
     ) {
         loop {
-            let next = match &self.known {
-                Known::Unasked => Step::WaitUntil(self.now() + PAUSE),
-                Known::Nothing => Step::Take,
-                Known::Lease { seen, .. } => {
-                    step(&self.options.terms, Some(seen), &self.options.identity, self.renewed, self.now())
-                }
+            let next = match &self.lease {
+                LeaseState::Unread => LeaseStep::WaitUntil(self.now() + RETRY_DELAY),
+                LeaseState::Missing => LeaseStep::Take,
+                LeaseState::Present { observed, .. } => next_step(
+                    &self.options.terms,
+                    Some(observed),
+                    &self.options.identity,
+                    self.renewed,
+                    self.now(),
+                ),
             };
-            if next == Step::Take
+            if next == LeaseStep::Take
                 && let Err(error) = self.take().await
             {
-                self.trouble.failed(&error);
+                self.failures.failed(&error);
                 tokio::select! {
-                    () = sleep(PAUSE) => {}
-                    _ = wanted_back.wait_for(|wanted| *wanted) => break,
+                    () = sleep(RETRY_DELAY) => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => break,
                 }
             }
-            let Step::WaitUntil(time) = next else { continue };
+            let LeaseStep::WaitUntil(time) = next else { continue };
             tokio::select! {
                 () = sleep_until(self.start + time) => {}
                 event = events.recv() => match event {
-                    Some(event) => self.see(event),
+                    Some(event) => self.handle(event),
                     None => return,
                 },
-                _ = wanted_back.wait_for(|wanted| *wanted) => break,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
             }
         }
         self.release().await;
@@ -181,64 +188,64 @@ impl State {
         self.start.elapsed()
     }
 
-    fn see(&mut self, event: Event<Lease>) {
+    fn handle(&mut self, event: ObjectEvent<Lease>) {
         match event {
-            Event::All(mut all) => match all.pop() {
-                Some(object) => self.see_object(object),
-                None => self.see_nothing(),
+            ObjectEvent::All(mut all) => match all.pop() {
+                Some(object) => self.found(object),
+                None => self.missing(),
             },
-            Event::Changed(object) => self.see_object(object),
-            Event::Gone(object) => {
+            ObjectEvent::Changed(object) => self.found(object),
+            ObjectEvent::Gone(object) => {
                 if !self.is_older(&object.resource_version().unwrap_or_default()) {
-                    self.see_nothing();
+                    self.missing();
                 }
             }
         }
     }
 
-    fn see_object(&mut self, object: DeserializeGuard<Lease>) {
+    fn found(&mut self, object: DeserializeGuard<Lease>) {
         if self.is_older(&object.resource_version().unwrap_or_default()) {
             return;
         }
         let Ok(object) = object.0 else {
             return tracing::warn!("the lease cannot be read");
         };
-        self.learn(object);
+        self.update(object);
     }
 
-    fn see_nothing(&mut self) {
-        self.known = Known::Nothing;
+    fn missing(&mut self) {
+        self.lease = LeaseState::Missing;
         self.publish();
     }
 
     fn is_older(&self, version: &str) -> bool {
-        matches!(&self.known, Known::Lease { object, .. }
+        matches!(&self.lease, LeaseState::Present { object, .. }
             if is_older(version, &object.resource_version().unwrap_or_default()))
     }
 
-    fn learn(&mut self, object: Lease) {
-        if let Known::Lease { object: known, .. } = &self.known
+    fn update(&mut self, object: Lease) {
+        if let LeaseState::Present { object: known, .. } = &self.lease
             && known.resource_version() == object.resource_version()
         {
             return;
         }
         let spec = object.spec.clone().unwrap_or_default();
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
-        let seen = Seen {
+        let observed = ObservedLease {
             holder: spec.holder_identity.unwrap_or_default(),
             duration: Duration::from_secs(seconds),
             since: self.now(),
         };
-        self.known = Known::Lease { seen, object: Arc::new(object) };
+        self.lease = LeaseState::Present { observed, object: Arc::new(object) };
         self.publish();
     }
 
     fn publish(&self) {
-        let seen = match &self.known {
-            Known::Lease { seen, .. } => Some(seen),
-            Known::Unasked | Known::Nothing => None,
+        let observed = match &self.lease {
+            LeaseState::Present { observed, .. } => Some(observed),
+            LeaseState::Unread | LeaseState::Missing => None,
         };
-        let until = may_write_until(&self.options.terms, seen, &self.options.identity, self.renewed);
+        let until = may_write_until(&self.options.terms, observed, &self.options.identity, self.renewed);
         let until = until.map(|until| self.start + until);
         self.until.send_if_modified(|known| {
             if known.is_none() && until.is_some() {
@@ -250,19 +257,19 @@ impl State {
         });
     }
 
-    /// Writes our name, if the lease is still as we know it.
+    /// Writes this process as the holder, unless the Lease has changed since it was read.
     async fn take(&mut self) -> Result<(), CallError> {
         let began = self.now();
-        let answer = match &self.known {
-            Known::Lease { object, .. } => {
+        let answer = match &self.lease {
+            LeaseState::Present { object, .. } => {
                 let mut lease = Lease::clone(object);
-                let had_it = holder(&lease) == self.options.identity;
-                lease.spec = Some(self.spec(lease.spec.as_ref(), had_it));
+                let is_holder = holder(&lease) == self.options.identity;
+                lease.spec = Some(self.spec(lease.spec.as_ref(), is_holder));
                 let name = self.options.name.clone();
                 let params = PostParams::default();
                 limited(self.api.replace(&name, &params, &lease)).await
             }
-            Known::Unasked | Known::Nothing => {
+            LeaseState::Unread | LeaseState::Missing => {
                 let metadata = ObjectMeta { name: Some(self.options.name.clone()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(self.spec(None, false)) };
                 limited(self.api.create(&PostParams::default(), &lease)).await
@@ -270,22 +277,21 @@ impl State {
         };
         match answer {
             Ok(lease) => {
-                self.trouble.over();
+                self.failures.succeeded();
                 self.renewed = Some(began);
-                self.learn(lease);
+                self.update(lease);
                 self.publish();
                 Ok(())
             }
-            // What is made cannot be missing: it is its namespace that is.
-            Err(error) if error.code() == Some(404) && !matches!(self.known, Known::Lease { .. }) => {
+            // On creation, 404 means that the namespace is missing.
+            Err(error) if error.code() == Some(404) && !matches!(self.lease, LeaseState::Present { .. }) => {
                 Err(error)
             }
-            // Somebody else was quicker, or it is gone: look at it as it is now.
+            // Another replica was quicker, or the Lease was deleted: read it again.
             Err(error) if matches!(error.code(), Some(409 | 404)) => {
-                let found = limited(self.api.get_opt(&self.options.name)).await?;
-                match found {
-                    Some(lease) => self.learn(lease),
-                    None => self.see_nothing(),
+                match limited(self.api.get_opt(&self.options.name)).await? {
+                    Some(lease) => self.update(lease),
+                    None => self.missing(),
                 }
                 Ok(())
             }
@@ -293,7 +299,7 @@ impl State {
         }
     }
 
-    fn spec(&self, before: Option<&LeaseSpec>, had_it: bool) -> LeaseSpec {
+    fn spec(&self, before: Option<&LeaseSpec>, is_holder: bool) -> LeaseSpec {
         let now = Some(MicroTime((self.options.now)()));
         let seconds = i32::try_from(self.options.terms.duration.as_secs()).ok();
         let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
@@ -301,10 +307,10 @@ impl State {
             holder_identity: Some(self.options.identity.clone()),
             lease_duration_seconds: seconds,
             acquire_time: before
-                .filter(|_| had_it)
+                .filter(|_| is_holder)
                 .map_or_else(|| now.clone(), |before| before.acquire_time.clone()),
             renew_time: now,
-            lease_transitions: Some(if had_it {
+            lease_transitions: Some(if is_holder {
                 transitions
             } else {
                 transitions + i32::from(before.is_some())
@@ -315,20 +321,22 @@ impl State {
 
     async fn release(&mut self) {
         self.until.send_replace(None);
-        let Known::Lease { object, .. } = &self.known else { return };
+        let LeaseState::Present { object, .. } = &self.lease else { return };
         if holder(object) != self.options.identity || self.renewed.is_none() {
             return;
         }
         let mut lease = Lease::clone(object);
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = Some(String::new());
-            // What others wait for at most, should they not look at the name.
+            // For clients that ignore an empty holder: they wait for this time.
             spec.lease_duration_seconds = Some(1);
         }
         match limited(self.api.replace(&self.options.name, &PostParams::default(), &lease)).await {
-            Ok(_) => tracing::info!(identity = self.options.identity, "gave the lease back"),
+            Ok(_) => tracing::info!(identity = self.options.identity, "released the lease"),
             Err(error) => {
-                tracing::warn!("cannot give the lease back: {error}; others take it when it has run out");
+                tracing::warn!(
+                    "cannot release the lease: {error}; another replica takes it when it has expired"
+                );
             }
         }
     }

@@ -1,13 +1,19 @@
-//! The way to the API server, for everything that speaks to it.
+//! Requests to the API server, as all roles make them.
 //!
-//! - [`call`]: one call, bounded in time, whose failure a person can act on;
-//! - [`watch`]: a watch that knows at any time whether the server is there;
-//! - [`apply`]: writing a status so that the server has exactly what was said;
-//! - [`discovery`]: what a cluster knows of;
-//! - [`lease`]: agreeing on which replica leads.
+//! - [`connection`]: the client, whose connections show when the server is gone;
+//! - [`call`]: one request, with a time limit and an error message that an admin can act on;
+//! - [`watch`]: a watch that knows at any time whether the server responds;
+//! - [`store`]: a cache of the objects that a watch shows;
+//! - [`outbox`]: write-behind, with at most one write per object under way;
+//! - [`apply`]: writing a status so that the server has exactly that and nothing else;
+//! - [`discovery`]: which kinds a cluster has;
+//! - [`lease`]: leader election.
 
 pub mod apply;
 pub mod call;
+pub mod connection;
 pub mod discovery;
 pub mod lease;
+pub mod outbox;
+pub mod store;
 pub mod watch;

@@ -1,9 +1,15 @@
-//! A watch that never hangs: it knows at any time whether the API server is there.
+//! A watch that never hangs, and reports whether the API server responds.
 //!
-//! kube's own watcher resumes in silence and so cannot say when the server is back; and on a quiet cluster it takes
-//! minutes to notice that a server has stopped answering without closing its connections.
+//! kube's own watcher reconnects silently and so cannot report when the server is back. The connection shows within half
+//! a minute that a server does not respond; see [`connection`](crate::connection).
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{
+    fmt::Debug,
+    hash::{BuildHasher as _, RandomState},
+    ops::RangeInclusive,
+    pin::pin,
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use kube::{
@@ -14,23 +20,25 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::{CallError, Pauses, Trouble, within_limit};
+use crate::call::{Backoff, CallError, FailureLog, within_limit};
 
-/// The server ends a watch after this time, and it is begun anew. That is the sign of life on a quiet cluster, and
-/// costs one request that is served from memory.
-const ROUND_SECONDS: u32 = 30;
-/// A server that has not even ended the watch by then is not there.
-const SILENCE: Duration = Duration::from_secs(ROUND_SECONDS as u64 + 5);
-/// A watch that ends sooner was not served, and is not begun anew at once.
+/// After how many seconds the server ends a watch, which then begins again. The time is random, so that the watches of
+/// all nodes do not begin again together.
+const ROUND_SECONDS: RangeInclusive<u32> = 240..=360;
+/// Servers send a bookmark every minute. A watch that has received nothing for this time begins again.
+const LONGEST_SILENCE: Duration = Duration::from_secs(150);
+/// After this time of a working watch, its next failure is the first one again.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+/// A watch that ends sooner was not served, and does not begin again at once.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
 /// How many objects are listed at once.
 const PAGE: u32 = 500;
 
-/// What a watch has seen. An object that cannot be read is a name with a reason.
+/// What a watch has received. An object that cannot be read is its metadata with an error.
 #[derive(Debug)]
-pub enum Seen<K> {
-    /// These are there, and no others.
+pub enum ObjectEvent<K> {
+    /// These objects exist, and no others.
     All(Vec<DeserializeGuard<K>>),
     Changed(DeserializeGuard<K>),
     Gone(DeserializeGuard<K>),
@@ -59,60 +67,68 @@ impl Selection {
             Self::Label(selector) => WatchParams::default().labels(selector),
             Self::Name(name) => WatchParams::default().fields(&format!("metadata.name={name}")),
         };
-        params.timeout(ROUND_SECONDS)
+        params.timeout(round_seconds())
     }
 }
 
-/// Watches for ever. `connected` is told whether the server answers, `see` what it says.
+fn round_seconds() -> u32 {
+    let (least, most) = (*ROUND_SECONDS.start(), *ROUND_SECONDS.end());
+    // The standard library's only source of randomness.
+    let random = RandomState::new().hash_one(()) % u64::from(most - least + 1);
+    least + u32::try_from(random).unwrap_or_default()
+}
+
+/// Watches for ever. `connected` is called with whether the server responds, `handle` with each event.
+///
+/// `doing` completes the log message "cannot …".
 pub async fn follow<K>(
     api: Api<DeserializeGuard<K>>,
     selection: Selection,
     doing: &'static str,
     connected: impl Fn(bool),
-    mut see: impl FnMut(Seen<K>),
+    mut handle: impl FnMut(ObjectEvent<K>),
 ) where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
     let mut version = None;
-    let mut trouble = Trouble::new(doing);
-    let mut pauses = Pauses::new();
+    let mut failures = FailureLog::new(doing);
+    let mut backoff = Backoff::new();
     loop {
         let began = Instant::now();
-        let end = round(&api, &selection, &mut version, &mut see, || {
+        let end = round(&api, &selection, &mut version, &mut handle, || {
             connected(true);
-            trouble.over();
+            failures.succeeded();
         })
         .await;
-        // The pauses grow only as long as nothing works.
-        if began.elapsed() >= SILENCE {
-            pauses = Pauses::new();
+        if began.elapsed() >= STABLE_AFTER {
+            backoff = Backoff::new();
         }
         match end {
-            Ok(()) if began.elapsed() >= SHORTEST_ROUND => pauses = Pauses::new(),
-            Ok(()) => sleep(pauses.longer()).await,
+            Ok(()) if began.elapsed() >= SHORTEST_ROUND => backoff = Backoff::new(),
+            Ok(()) => sleep(backoff.next_delay()).await,
             Err(error) => {
                 let expired = error.code() == Some(410);
                 if !expired {
                     connected(false);
-                    trouble.failed(&error);
+                    failures.failed(&error);
                 }
-                // A server that has answered, but not with what was asked for, may have forgotten this version.
+                // A server that has refused the watch may not have this version any more.
                 if !matches!(error, CallError::NoAnswer) && !is_transport(&error) {
                     version = None;
                 }
-                sleep(pauses.longer()).await;
+                sleep(backoff.next_delay()).await;
             }
         }
     }
 }
 
-/// Lists if need be, then watches until the server ends it.
+/// Lists, unless there is a version to watch from, then watches until the server ends the watch.
 async fn round<K>(
     api: &Api<DeserializeGuard<K>>,
     selection: &Selection,
     version: &mut Option<String>,
-    see: &mut impl FnMut(Seen<K>),
-    mut answered: impl FnMut(),
+    handle: &mut impl FnMut(ObjectEvent<K>),
+    mut responded: impl FnMut(),
 ) -> Result<(), CallError>
 where
     K: Resource + DeserializeOwned + Clone + Debug,
@@ -120,33 +136,35 @@ where
     if version.is_none() {
         let (listed, all) = list(api, selection).await?;
         *version = Some(listed);
-        see(Seen::All(all));
-        answered();
+        handle(ObjectEvent::All(all));
+        responded();
     }
     let from = version.clone().unwrap_or_default();
     let stream = within_limit(api.watch(&selection.watch(), &from)).await?;
-    answered();
+    responded();
     let mut stream = pin!(stream);
     loop {
-        let Ok(event) = timeout(SILENCE, stream.next()).await else { return Err(CallError::NoAnswer) };
-        let (new_version, seen) = match event {
+        let Ok(event) = timeout(LONGEST_SILENCE, stream.next()).await else { return Ok(()) };
+        let (new_version, event) = match event {
             None => return Ok(()),
             Some(Err(error)) => return Err(error.into()),
             Some(Ok(WatchEvent::Error(status))) => return Err(kube::Error::Api(status).into()),
             Some(Ok(WatchEvent::Bookmark(bookmark))) => (Some(bookmark.metadata.resource_version), None),
             Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                (object.resource_version(), Some(Seen::Changed(object)))
+                (object.resource_version(), Some(ObjectEvent::Changed(object)))
             }
-            Some(Ok(WatchEvent::Deleted(object))) => (object.resource_version(), Some(Seen::Gone(object))),
+            Some(Ok(WatchEvent::Deleted(object))) => {
+                (object.resource_version(), Some(ObjectEvent::Gone(object)))
+            }
         };
         *version = new_version;
-        if let Some(seen) = seen {
-            see(seen);
+        if let Some(event) = event {
+            handle(event);
         }
     }
 }
 
-/// All objects, in pages of which each is answered in time, and the version of the whole.
+/// All objects, and the version of the list. The time limit is for each page.
 async fn list<K>(
     api: &Api<DeserializeGuard<K>>,
     selection: &Selection,
@@ -166,7 +184,7 @@ where
     }
 }
 
-/// Whether the failure is one of the way to the server, which says nothing about what the server knows.
+/// Whether the request or its response was lost on the way, which says nothing about the version.
 fn is_transport(error: &CallError) -> bool {
     matches!(
         error,
@@ -174,7 +192,7 @@ fn is_transport(error: &CallError) -> bool {
     )
 }
 
-/// Whether `version` of an object was there before `known`. Versions that are no numbers have no order.
+/// Whether `version` of an object is older than `known`. Versions that are no numbers have no order.
 pub fn is_older(version: &str, known: &str) -> bool {
     matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }

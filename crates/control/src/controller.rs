@@ -4,125 +4,136 @@ use std::{collections::BTreeMap, fmt, io, path::PathBuf, time::Duration};
 
 use axum::Router;
 use jiff::Timestamp;
-use knmstate_client::lease;
-use knmstate_core::lease::Terms;
+use knmstate_client::{
+    connection::connect,
+    lease::{LeaderElector, LeaseOptions},
+};
+use knmstate_core::lease::LeaseTiming;
 use kube::{Client, Config};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use crate::{
-    admission::{self, Questions},
-    catalogue,
-    certificates::{self, Serving, Source, authority::Names, keeper},
-    leader,
-    measures::Measures,
-    metrics,
-    sources::LiveWorld,
+    admission::{self, AdmissionServer, policy_index},
+    certificates::{self, CertificateSource, RotationOptions, ServedCertificate, WebhookNames},
+    controller_metrics::ControllerMetrics,
+    leader, metrics,
+    sources::SharedClusterState,
     tls::Tls,
     tls_listener::TlsListener,
 };
 
-/// What a controller works with.
+/// What one controller process needs.
 #[derive(Clone)]
-pub struct Options {
+pub struct ControllerOptions {
+    /// As made by [`client`].
     pub client: Client,
-    /// Its own namespace, where the lease is, and the pods of handlers.
+    /// The namespace of the controller: of its lease, its Secrets and the pods of the handlers.
     pub namespace: String,
-    /// Different for every process, also for two lives of one pod: one that takes over the lease of its former self
-    /// does so while the last writes of that one may still be on their way.
+    /// Unique to the process, also among the restarts of one pod: writes of the previous process may still be on their
+    /// way when the next one takes the lease.
     pub identity: String,
+    /// The names of the objects that the controllers share.
     pub names: ObjectNames,
-    pub lease: Terms,
+    /// How long the lease lasts without a renewal.
+    pub lease: LeaseTiming,
+    /// The clock.
     pub now: fn() -> Timestamp,
 }
 
-/// Objects that controllers share, by name.
+/// The names of the objects that all replicas share.
 #[derive(Clone, Debug)]
 pub struct ObjectNames {
+    /// The Lease of the leader.
     pub lease: String,
-    /// The Service of the webhook, and the Secret with its certificate.
+    /// The Service of the webhook.
     pub service: String,
-    /// The Secret with the certificate authority.
+    /// The Secret of the certificate authority.
     pub authority: String,
-    /// Both webhook configurations.
+    /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, which have the same name.
     pub webhooks: String,
 }
 
-/// What it answers, and by which certificate.
+/// The sockets of a controller, and its certificate.
 #[derive(Debug)]
-pub struct Doors {
+pub struct Listeners {
+    /// Where the API server sends admission reviews; `None` to serve no webhook.
     pub webhook: Option<TcpListener>,
+    /// Where Prometheus reads metrics; `None` to serve none.
     pub metrics: Option<TcpListener>,
-    pub source: Source,
-    /// The file with the profile that TLS is spoken by; it need not be there.
+    /// The certificate of both.
+    pub source: CertificateSource,
+    /// A file with a TLS profile, which may be absent and is read again when it changes.
     pub tls_profile: Option<PathBuf>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ControllerOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Options")
+            .debug_struct("ControllerOptions")
             .field("namespace", &self.namespace)
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
 }
 
-/// A client that leaves it to us when to try again.
-pub fn client(mut config: Config) -> kube::Result<Client> {
-    config.connect_timeout = Some(Duration::from_secs(5));
-    config.default_retry = false;
-    Client::try_from(config)
+/// A client without the retries of kube: the controller decides itself when to repeat a call.
+pub fn client(config: Config) -> kube::Result<Client> {
+    connect(config, Duration::from_secs(5))
 }
 
-/// Works until `stop` becomes true, and gives the lease back then.
-pub async fn run(options: Options, doors: Doors, stop: watch::Receiver<bool>) -> io::Result<()> {
-    let world = LiveWorld::default();
-    let measures = Measures::default();
-    let keeps_certificates = matches!(doors.source, Source::OwnAuthority(_));
-    let _answering = answer(&options, doors, &world, &measures, &stop).await?;
-    lead_in_turn(&options, keeps_certificates, &world, &measures, stop).await;
+/// Runs until `stop` becomes true, then releases the lease. Fails if TLS cannot be set up.
+pub async fn run(
+    options: ControllerOptions,
+    listeners: Listeners,
+    stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let cluster = SharedClusterState::default();
+    let metrics = ControllerMetrics::default();
+    let rotates_certificates = matches!(listeners.source, CertificateSource::OwnAuthority(_));
+    let _servers = serve(&options, listeners, &cluster, &metrics, &stop).await?;
+    lead_in_turn(&options, rotates_certificates, &cluster, &metrics, stop).await;
     Ok(())
 }
 
-/// Answers the API server and whoever reads the metrics, in tasks that end when dropped.
-async fn answer(
-    options: &Options,
-    doors: Doors,
-    world: &LiveWorld,
-    measures: &Measures,
+/// Serves the webhook and the metrics, in tasks that end when dropped.
+async fn serve(
+    options: &ControllerOptions,
+    listeners: Listeners,
+    cluster: &SharedClusterState,
+    controller_metrics: &ControllerMetrics,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<JoinSet<()>> {
-    let serving = Serving::new();
+    let certificate = ServedCertificate::new();
     let mut tasks = JoinSet::new();
-    let Doors { webhook, metrics, source, tls_profile } = doors;
-    let tls = Tls::new(&serving).map_err(io::Error::other)?;
+    let Listeners { webhook, metrics, source, tls_profile } = listeners;
+    let tls = Tls::new(&certificate).map_err(io::Error::other)?;
     if let Some(file) = tls_profile {
         tls.load(&file).await.map_err(io::Error::other)?;
         tasks.spawn(tls.clone().follow(file));
     }
     if webhook.is_some() || metrics.is_some() {
-        let (serving, client, namespace) =
-            (serving.clone(), options.client.clone(), options.namespace.clone());
-        tasks.spawn(async move { serving.follow(source, client, &namespace).await });
+        let (certificate, client, namespace) =
+            (certificate.clone(), options.client.clone(), options.namespace.clone());
+        tasks.spawn(async move { certificate.follow(source, client, &namespace).await });
     }
     if let Some(listener) = webhook {
-        let (latest, mut watches) = catalogue::watch(&options.client);
+        let (latest, mut watches) = policy_index::watch(&options.client);
         tasks.spawn(async move { while watches.join_next().await.is_some() {} });
-        let questions = Questions::new(latest, options.now);
-        let server = admission::serve(listener, tls.clone(), questions, Router::new(), stopped(stop.clone()));
+        let admission = AdmissionServer::new(latest, options.now);
+        let server = admission::serve(listener, tls.clone(), admission, Router::new(), stopped(stop.clone()));
         tasks.spawn(async move {
             if let Err(error) = server.await {
-                tracing::error!("the webhook has stopped: {error}");
+                tracing::error!("the admission webhook has stopped: {error}");
             }
         });
     }
     if let Some(listener) = metrics {
         let listener = TlsListener::start(listener, tls)?;
-        let server = axum::serve(listener, metrics::router(world.clone(), measures.clone(), serving));
-        let server = server.with_graceful_shutdown(stopped(stop.clone()));
+        let router = metrics::router(cluster.clone(), controller_metrics.clone(), certificate);
+        let server = axum::serve(listener, router).with_graceful_shutdown(stopped(stop.clone()));
         tasks.spawn(async move {
             if let Err(error) = server.await {
-                tracing::error!("metrics are no longer served: {error}");
+                tracing::error!("the metrics server has stopped: {error}");
             }
         });
     }
@@ -130,22 +141,22 @@ async fn answer(
 }
 
 async fn lead_in_turn(
-    options: &Options,
-    keeps_certificates: bool,
-    world: &LiveWorld,
-    measures: &Measures,
+    options: &ControllerOptions,
+    rotates_certificates: bool,
+    cluster: &SharedClusterState,
+    metrics: &ControllerMetrics,
     mut stop: watch::Receiver<bool>,
 ) {
-    let lease = lease::Options {
+    let lease = LeaseOptions {
         namespace: options.namespace.clone(),
         name: options.names.lease.clone(),
         identity: options.identity.clone(),
         terms: options.lease,
         now: options.now,
     };
-    let keeper = lease::Keeper::start(options.client.clone(), lease);
-    let mut leadership = keeper.leadership();
-    let work = leader::Options {
+    let elector = LeaderElector::start(options.client.clone(), lease);
+    let mut leadership = elector.leadership();
+    let work = leader::LeaderOptions {
         client: options.client.clone(),
         namespace: options.namespace.clone(),
         now: options.now,
@@ -155,33 +166,37 @@ async fn lead_in_turn(
             () = leadership.gained() => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        measures.leads(true);
+        metrics.set_leading(true);
         let mut certificates = JoinSet::new();
-        if keeps_certificates {
-            certificates.spawn(keep_certificates(options.clone(), world.clone(), measures.clone()));
+        if rotates_certificates {
+            certificates.spawn(rotate_certificates(options.clone(), cluster.clone(), metrics.clone()));
         }
-        leader::lead(&work, world, measures, leadership.clone(), stopped(stop.clone())).await;
+        leader::lead(&work, cluster, metrics, leadership.clone(), stopped(stop.clone())).await;
         certificates.shutdown().await;
-        // What is not kept up to date any more is nobody's knowledge.
-        world.forget();
-        measures.leads(false);
+        // The watches have ended, so the state would only age.
+        cluster.forget();
+        metrics.set_leading(false);
     }
-    keeper.give_back().await;
+    elector.release().await;
 }
 
-/// For as long as this controller leads.
-async fn keep_certificates(options: Options, world: LiveWorld, measures: Measures) {
-    let mut wanted = world.intervals();
+/// Rotates the certificates while this controller leads.
+async fn rotate_certificates(
+    options: ControllerOptions,
+    cluster: SharedClusterState,
+    metrics: ControllerMetrics,
+) {
+    let mut wanted = cluster.intervals();
     let Ok(Some(first)) = wanted.wait_for(Option::is_some).await.map(|known| *known) else { return };
     let (sender, intervals) = watch::channel(first);
     let names = options.names;
-    let keeper = keeper::Options {
+    let rotation = RotationOptions {
         client: options.client,
-        names: Names { service: names.service, namespace: options.namespace },
+        names: WebhookNames { service: names.service, namespace: options.namespace },
         authority: names.authority,
         webhooks: names.webhooks,
         labels: BTreeMap::new(),
-        measures,
+        metrics,
         now: options.now,
     };
     let follow = async {
@@ -191,7 +206,7 @@ async fn keep_certificates(options: Options, world: LiveWorld, measures: Measure
             }
         }
     };
-    tokio::join!(certificates::keep(keeper, intervals), follow);
+    tokio::join!(certificates::rotate(rotation, intervals), follow);
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {

@@ -1,4 +1,4 @@
-//! What people are told about policies, as events of the cluster.
+//! Kubernetes Events about policies.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -12,31 +12,31 @@ use knmstate_api::{
 };
 use kube::Resource;
 
-use crate::world::{Happening, What};
+use crate::cluster_state::{EnactmentEvent, EnactmentOutcome};
 
-/// Where events of objects without a namespace are kept.
+/// The namespace for Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
-/// Who tells about a policy as a whole.
+/// The source of Events about a policy as a whole.
 const CONTROLLER: &str = "nmstate-controller";
 
-/// What happened on a node, as kubernetes-nmstate tells it: in the name of that node's handler.
-/// Of success it tells by policy, not by node.
-pub fn of_node(happening: &Happening, policy_uid: &str, now: Timestamp) -> Option<Event> {
-    let Happening { policy, node, what, .. } = happening;
+/// The Event for a result on one node; `None` for a success, which has an Event per policy instead. As in
+/// kubernetes-nmstate, its source is the handler of the node.
+pub(crate) fn of_node(event: &EnactmentEvent, policy_uid: &str, now: Timestamp) -> Option<Event> {
+    let EnactmentEvent { policy, node, outcome, .. } = event;
     let enactment = enactment_name(node, policy);
-    let message = match what {
-        What::Failed { attempts } => {
+    let message = match outcome {
+        EnactmentOutcome::Failed { attempts } => {
             format!("reconciliation of enactment \"{enactment}\" has failed after {attempts} retries")
         }
-        What::Available | What::RolledBack => return None,
-        What::Aborted => format!("reconciliation of enactment \"{enactment}\" has aborted"),
+        EnactmentOutcome::Available | EnactmentOutcome::RolledBack => return None,
+        EnactmentOutcome::Aborted => format!("reconciliation of enactment \"{enactment}\" has aborted"),
     };
     let source = format!("{node}.nmstate-handler");
-    Some(event(policy, policy_uid, "Warning", "ReconcileFailed", message, source, now))
+    Some(event_of(policy, policy_uid, "Warning", "ReconcileFailed", message, source, now))
 }
 
-/// That a policy has become available; `None` if it was, or is not.
-pub fn of_success(
+/// The Event for a policy that has become available; `None` unless it just did.
+pub(crate) fn of_success(
     policy: &str,
     policy_uid: &str,
     before: &NodeNetworkConfigurationPolicyStatus,
@@ -47,10 +47,10 @@ pub fn of_success(
         return None;
     }
     let message = after.conditions.get(AVAILABLE)?.message.clone();
-    Some(event(policy, policy_uid, "Normal", SUCCESSFULLY_CONFIGURED, message, CONTROLLER.to_owned(), now))
+    Some(event_of(policy, policy_uid, "Normal", SUCCESSFULLY_CONFIGURED, message, CONTROLLER.to_owned(), now))
 }
 
-fn event(
+fn event_of(
     policy: &str,
     uid: &str,
     type_: &str,

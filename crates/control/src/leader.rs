@@ -1,4 +1,4 @@
-//! The work of the controller that leads: whenever the world has changed, decide, and write what follows.
+//! The work of the controller that leads: whenever the cluster has changed, it decides and writes what follows.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use knmstate_api::{NodeNetworkConfigurationPolicyStatus, reasons::policy::PROGRESSING};
 use knmstate_client::{
     apply::exact_merge,
-    call::{CallError, Trouble},
+    call::{CallError, FailureLog},
     lease::Leadership,
 };
 use kube::Client;
@@ -16,94 +16,106 @@ use tokio::{
 };
 
 use crate::{
+    cluster_state::{ClusterState, EnactmentOutcome, Origin},
+    controller_metrics::ControllerMetrics,
     events,
-    measures::Measures,
-    plan::{Plan, plan},
-    queue::{About, Queue},
-    sources::{self, LiveWorld},
-    world::{Origin, What, World},
+    plan::{PolicyPlan, plan_policy},
+    queue::{WriteQueue, WriteTarget},
+    sources::{self, SharedClusterState},
     writes::{Write, Written},
 };
 
-/// How many writes are under way at once: enough to keep the server busy, few enough not to crowd out others.
-const AT_ONCE: usize = 16;
+/// How many writes are under way at once: enough to keep the server busy, few enough to leave room for other clients.
+const MAX_CONCURRENT_WRITES: usize = 16;
 /// How long one write may take, while the lease allows it.
 const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// A write is not begun with less time than this: it would most likely be cut off.
-const LEAST: Duration = Duration::from_millis(500);
-/// How long what is under way may take to end when this process is asked to.
-const FAREWELL: Duration = Duration::from_secs(2);
+const MIN_WRITE_LIMIT: Duration = Duration::from_millis(500);
+/// How long to wait at least before looking again for a write that can be begun.
+const MIN_WAIT: Duration = Duration::from_millis(50);
+/// How long the writes under way may take to end when this process is asked to stop.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// What the leader works with.
+/// What the leader needs.
 #[derive(Clone)]
-pub struct Options {
+pub(crate) struct LeaderOptions {
     pub client: Client,
     /// Where the pods of handlers are.
     pub namespace: String,
     pub now: fn() -> Timestamp,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for LeaderOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Options").field("namespace", &self.namespace).finish_non_exhaustive()
+        formatter.debug_struct("LeaderOptions").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
-/// Leads until the lease is lost or `stop` comes. Everything that it knows and has not written is gone then; the next
-/// leader finds out by itself.
-pub async fn lead(
-    options: &Options,
-    world: &LiveWorld,
-    measures: &Measures,
+/// Leads until the lease is lost or `stop` completes. What it has read and decided and not written is dropped then; the
+/// next leader reads and decides again.
+pub(crate) async fn lead(
+    options: &LeaderOptions,
+    cluster: &SharedClusterState,
+    metrics: &ControllerMetrics,
     mut leadership: Leadership,
     stop: impl Future<Output = ()>,
 ) {
-    world.forget();
-    let _watches = sources::watch(&options.client, &options.namespace, world, options.now);
+    cluster.forget();
+    let _watches = sources::watch(&options.client, &options.namespace, cluster, options.now);
     let mut leader = Leader {
         options,
-        world,
-        measures,
+        cluster,
+        metrics,
         leadership: leadership.clone(),
-        queue: Queue::default(),
+        queue: WriteQueue::default(),
+        lacks_time: false,
         writes: JoinSet::new(),
         timers: BTreeMap::new(),
-        trouble: Trouble::new("write what was decided"),
+        failures: FailureLog::new("write what was decided"),
     };
     let mut stop = std::pin::pin!(stop);
     loop {
         tokio::select! {
             () = leadership.lost() => return,
             () = &mut stop => break,
-            () = leader.something_happens() => {}
+            () = leader.next_event() => {}
         }
         let began = Instant::now();
         if leader.decide() {
-            measures.decided(began.elapsed());
+            metrics.observe_decision(began.elapsed());
         }
         leader.begin_writes();
-        measures.queue_depth(leader.queue.waiting());
+        metrics.set_queue_depth(leader.queue.pending());
     }
-    let _ = timeout(FAREWELL, leader.end_writes()).await;
+    let _ = timeout(SHUTDOWN_GRACE, leader.end_writes()).await;
 }
 
-type Outcome = (About, Write, Result<Written, CallError>);
+type Outcome = (WriteTarget, Write, Result<Written, CallError>);
 
 struct Leader<'a> {
-    options: &'a Options,
-    world: &'a LiveWorld,
-    measures: &'a Measures,
+    options: &'a LeaderOptions,
+    cluster: &'a SharedClusterState,
+    metrics: &'a ControllerMetrics,
     leadership: Leadership,
-    queue: Queue,
+    queue: WriteQueue,
+    /// Whether the lease ends too soon for a write.
+    lacks_time: bool,
     writes: JoinSet<Outcome>,
-    /// When to decide anew though nothing has happened.
+    /// When to decide again although nothing has changed.
     timers: BTreeMap<Origin, Instant>,
-    trouble: Trouble,
+    failures: FailureLog,
 }
 
 impl Leader<'_> {
-    async fn something_happens(&mut self) {
-        let next = self.timers.values().copied().chain(self.queue.next()).min();
+    async fn next_event(&mut self) {
+        // A write that is due and was not begun waits for another one to end, or for the lease to be renewed.
+        let next_write = if self.lacks_time && self.queue.pending() > 0 {
+            Some(Instant::now())
+        } else {
+            self.queue.next_at()
+        };
+        let next_write = next_write.map(|time| time.max(Instant::now() + MIN_WAIT));
+        let next = self.timers.values().copied().chain(next_write).min();
         let at_next = async {
             match next {
                 Some(next) => sleep_until(next).await,
@@ -116,10 +128,10 @@ impl Leader<'_> {
                     self.written(outcome);
                 }
             }
-            () = self.world.changed() => {}
+            () = self.cluster.changed() => {}
             () = at_next => {}
         }
-        // Whatever else has ended by now is taken into account in the same decision.
+        // Writes that have also ended by now are part of the same decision.
         while let Some(Ok(outcome)) = self.writes.try_join_next() {
             self.written(outcome);
         }
@@ -129,38 +141,38 @@ impl Leader<'_> {
     fn decide(&mut self) -> bool {
         let now = (self.options.now)();
         let instant = Instant::now();
-        let mut world = self.world.lock();
-        if !world.is_known() {
+        let mut cluster = self.cluster.lock();
+        if !cluster.is_complete() {
             return false;
         }
         let due: Vec<Origin> =
             self.timers.iter().filter(|(_, at)| **at <= instant).map(|(origin, _)| origin.clone()).collect();
         for origin in due {
             self.timers.remove(&origin);
-            world.reconsider(origin);
+            cluster.mark_affected(origin);
         }
-        let concerned = world.take_concerned();
-        let has_changed = !concerned.is_empty();
-        for origin in concerned {
-            let plan = plan(&world, &origin, now);
+        let affected = cluster.take_affected();
+        let has_changed = !affected.is_empty();
+        for origin in affected {
+            let plan = plan_policy(&cluster, &origin, now);
             self.timers.remove(&origin);
             if let Some(again_at) = plan.again_at {
                 let wait = Duration::try_from(again_at.duration_since(now)).unwrap_or_default();
                 // A moment later rather than a moment too soon.
                 self.timers.insert(origin.clone(), instant + wait + Duration::from_millis(10));
             }
-            put_in_queue(&mut self.queue, &mut world, &origin, plan, now);
+            put_in_queue(&mut self.queue, &mut cluster, &origin, plan, now);
         }
-        for happening in self.world.take_happenings() {
-            match happening.what {
-                What::RolledBack => self.measures.rolled_back(),
-                what => self.measures.result(what.result()),
+        for event in self.cluster.take_events() {
+            match event.outcome {
+                EnactmentOutcome::RolledBack => self.metrics.count_rollback(),
+                outcome => self.metrics.count_result(outcome.result()),
             }
-            for probe in &happening.failed_probes {
-                self.measures.probe_failed(probe);
+            for probe in &event.failed_probes {
+                self.metrics.count_probe_failure(probe);
             }
-            let policy = world.policies.get(&happening.policy);
-            let event = policy.and_then(|policy| events::of_node(&happening, &policy.uid, now));
+            let policy = cluster.policies.get(&event.policy);
+            let event = policy.and_then(|policy| events::of_node(&event, &policy.uid, now));
             if let Some(event) = event {
                 self.queue.put(Write::Event(Box::new(event)));
             }
@@ -171,60 +183,61 @@ impl Leader<'_> {
     fn begin_writes(&mut self) {
         let Some(until) = self.leadership.may_write_until() else { return };
         let limit = until.saturating_duration_since(Instant::now()).min(WRITE_LIMIT);
-        if limit < LEAST {
+        self.lacks_time = limit < MIN_WRITE_LIMIT;
+        if self.lacks_time {
             return;
         }
-        while self.writes.len() < AT_ONCE
-            && let Some((about, write)) = self.queue.take(Instant::now())
+        while self.writes.len() < MAX_CONCURRENT_WRITES
+            && let Some((target, write)) = self.queue.take(Instant::now())
         {
             let client = self.options.client.clone();
-            let measures = self.measures.clone();
+            let metrics = self.metrics.clone();
             self.writes.spawn(async move {
                 let began = Instant::now();
                 let result = write.execute(client, limit).await;
-                measures.written(write.object(), began.elapsed(), result.is_ok());
-                (about, write, result)
+                metrics.observe_write(write.object(), began.elapsed(), result.is_ok());
+                (target, write, result)
             });
         }
     }
 
-    fn written(&mut self, (about, write, result): Outcome) {
+    fn written(&mut self, (target, write, result): Outcome) {
         let now = Instant::now();
         let written = match result {
             Ok(written) => {
-                self.trouble.over();
-                self.queue.done(&about, now);
+                self.failures.succeeded();
+                self.queue.done(&target);
                 written
             }
             Err(error) => {
-                self.trouble.failed(&error);
-                self.queue.failed(about, write, now);
+                self.failures.failed(&error);
+                self.queue.failed(target, write, now);
                 return;
             }
         };
-        let mut world = self.world.lock();
+        let mut cluster = self.cluster.lock();
         match (write, written) {
             (Write::Order { order, .. }, Written::Order(answer)) => {
                 let (policy, node) = (&order.policy_name, &order.node_name);
-                world.enactments.written(policy, node, &order, *answer);
+                cluster.enactments.written(policy, node, &order, *answer);
                 let origin = Origin::of(policy, node);
-                world.reconsider(origin);
+                cluster.mark_affected(origin);
             }
             (Write::Removal { policy, node, uid }, Written::Removal) => {
-                if world.enactments.get(&policy, &node).is_some_and(|known| known.uid == uid) {
-                    world.enactments.removed(&policy, &node);
+                if cluster.enactments.get(&policy, &node).is_some_and(|known| known.uid == uid) {
+                    cluster.enactments.removed(&policy, &node);
                 }
-                world.reconsider(Origin::of(&policy, &node));
+                cluster.mark_affected(Origin::of(&policy, &node));
             }
             (Write::Status { policy, status, then, rollout_took, .. }, Written::Status(Some(version))) => {
                 if let Some(took) = rollout_took {
-                    self.measures.rollout_ended(took);
+                    self.metrics.observe_rollout(took);
                 }
                 if let Some(event) = then {
                     self.queue.put(Write::Event(event));
                 }
-                world.status_written(&policy, *status, version);
-                world.reconsider(Origin::Policy(policy));
+                cluster.status_written(&policy, *status, version);
+                cluster.mark_affected(Origin::Policy(policy));
             }
             _ => {}
         }
@@ -248,33 +261,39 @@ fn rollout_took(
     Duration::try_from(now.duration_since(since.0)).ok()
 }
 
-fn put_in_queue(queue: &mut Queue, world: &mut World, origin: &Origin, plan: Plan, now: Timestamp) {
+fn put_in_queue(
+    queue: &mut WriteQueue,
+    cluster: &mut ClusterState,
+    origin: &Origin,
+    plan: PolicyPlan,
+    now: Timestamp,
+) {
     let policy = origin.label();
-    queue.drop_removals(policy, |node| {
+    queue.cancel_removals(policy, |node| {
         Origin::of(policy, node) == *origin && !plan.removals.contains_key(node)
     });
     for (node, uid) in plan.removals {
-        queue.drop_about(&About::Enactment { policy: policy.to_owned(), node: node.clone() });
-        world.enactments.undecide(policy, &node);
+        queue.cancel(&WriteTarget::Enactment { policy: policy.to_owned(), node: node.clone() });
+        cluster.enactments.undecide(policy, &node);
         if !uid.is_empty() {
             queue.put(Write::Removal { policy: policy.to_owned(), node, uid });
         }
     }
     for (node, order) in plan.orders {
-        let Some(owner) = world.nodes.get(&node).map(|node| node.uid.clone()) else { continue };
-        world.enactments.decide(policy, &node, Arc::clone(&order));
+        let Some(owner) = cluster.nodes.get(&node).map(|node| node.uid.clone()) else { continue };
+        cluster.enactments.decide(policy, &node, Arc::clone(&order));
         queue.put(Write::Order { order, owner });
     }
     let Origin::Policy(name) = origin else { return };
-    match (plan.status, world.policies.get(name)) {
+    match (plan.status, cluster.policies.get(name)) {
         (Some(status), Some(known)) => {
             let patch = exact_merge(&known.status, &status);
-            // Known now: the watch may show the new status before the write is answered.
+            // Computed now: the watch may show the new status before the response to the write.
             let then = events::of_success(name, &known.uid, &known.status, &status, now).map(Box::new);
             let rollout_took = rollout_took(&known.status, &status, now);
             let (policy, status) = (name.clone(), Box::new(status));
             queue.put(Write::Status { policy, status, patch, then, rollout_took });
         }
-        _ => queue.drop_about(&About::Policy(name.clone())),
+        _ => queue.cancel(&WriteTarget::Policy(name.clone())),
     }
 }

@@ -1,37 +1,51 @@
-//! The controller: from policies to the orders of nodes, and back to what policies say of themselves.
+//! The controller: it turns policies into orders for nodes, and the results of nodes into the status of policies.
 //!
 //! ```text
-//!   watches ──► world ──► plan ──► writes ──► enactments, statuses of policies, events
-//!                 ▲                  │ what was written
-//!                 └──────────────────┘
+//!   watches ──► cluster state ──► plan ──► queue ──► writes ──► enactments, statuses of policies, events
+//!                    ▲                                  │ responses
+//!                    └──────────────────────────────────┘
 //! ```
 //!
-//! One of several controllers leads ([`knmstate_client::lease`]). It reads everything anew when it takes over ([`sources`]), keeps what
-//! matters of it in a [`world`], and decides from that alone ([`plan`], over the pure rules of `knmstate_core`). What
-//! it has decided counts as done from that moment, whether the server has answered or not ([`leader`]); so
-//! a cache that lags behind cannot make it decide twice.
+//! One of several controllers leads ([`knmstate_client::lease`]). When it takes over it lists everything again
+//! (`sources`), keeps what decisions need in a `cluster_state`, and decides from that alone (`plan`, with the pure
+//! rules of `knmstate_core`). A decision counts from the moment it is made, before the API server has answered
+//! (`leader`), so a cache that lags behind cannot make the leader decide twice.
 //!
-//! What every one of them does:
+//! Every replica, leader or not, also runs:
 //!
-//! - [`admission`]: what the API server asks before it stores a policy, answered from a [`catalogue`] of the cluster;
-//! - [`metrics`]: what the leader knows in figures, and what it measures of its own work;
-//! - [`certificates`]: how the API server knows that it asks the right one; the leader keeps them, all serve them;
-//! - [`tls`]: how both are spoken to.
+//! - `admission`: the webhooks of the API server for policies;
+//! - `metrics`: metrics of the cluster and of the leader's own work;
+//! - `certificates`: the certificate of the webhook; the leader renews it, all replicas serve it;
+//! - `tls`: TLS for both ports.
 
-pub mod admission;
-pub mod catalogue;
-pub mod certificates;
-pub mod controller;
-pub mod events;
-pub mod judgement;
-pub mod leader;
-pub mod measures;
-pub mod metrics;
-pub mod plan;
-pub mod pool_watch;
-pub mod queue;
-pub mod sources;
-pub mod tls;
-pub mod tls_listener;
-pub mod world;
-pub mod writes;
+#![warn(unreachable_pub)]
+
+mod admission;
+mod certificates;
+mod cluster_state;
+mod controller;
+mod controller_metrics;
+mod events;
+mod leader;
+mod metrics;
+mod plan;
+mod pool_watch;
+mod queue;
+mod refusal;
+mod sources;
+mod tls;
+mod tls_listener;
+mod writes;
+
+pub use controller::{ControllerOptions, Listeners, ObjectNames, client, run};
+
+pub use certificates::CertificateSource;
+
+// Parts that tests run without the rest of a controller.
+pub use admission::{AdmissionServer, PolicyIndex, serve as serve_admission};
+pub use certificates::{
+    CertificateAuthority, CertificatePair, RotationIntervals, RotationOptions, ServedCertificate,
+    WebhookNames, rotate as rotate_certificates,
+};
+pub use controller_metrics::ControllerMetrics;
+pub use tls::Tls;

@@ -1,7 +1,7 @@
-//! Metrics of the cluster, for Prometheus: those of kubernetes-nmstate under their names, and our own.
+//! Metrics for Prometheus: those of kubernetes-nmstate under their names, and our own.
 //!
-//! The figures about the cluster are counted when they are asked for, from what the leader knows; so there is nothing
-//! that could be forgotten to be counted down. A controller that does not lead has none of them.
+//! Metrics of the cluster are computed at each scrape from the leader's cluster state, so none can go stale. Only the
+//! leader exports them.
 
 mod health;
 
@@ -23,17 +23,21 @@ use prometheus_client::{
 };
 
 use crate::{
-    certificates::Serving,
-    measures::{Measures, Which},
-    sources::LiveWorld,
-    world::World,
+    certificates::ServedCertificate,
+    cluster_state::ClusterState,
+    controller_metrics::{CertificateKind, ControllerMetrics},
+    sources::SharedClusterState,
 };
 
-/// `/metrics`, and whether we are there at all.
-pub fn router(world: LiveWorld, measures: Measures, certificates: Serving) -> Router {
+/// `/metrics` and `/healthz`.
+pub(crate) fn router(
+    cluster: SharedClusterState,
+    metrics: ControllerMetrics,
+    certificates: ServedCertificate,
+) -> Router {
     let answer = move || {
-        measures.certificate_ends(Which::Serving, certificates.end());
-        let text = text(&world, &measures);
+        metrics.set_certificate_expiry(CertificateKind::Serving, certificates.end());
+        let text = text(&cluster, &metrics);
         async move {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
                 .into_response()
@@ -42,29 +46,29 @@ pub fn router(world: LiveWorld, measures: Measures, certificates: Serving) -> Ro
     Router::new().route("/metrics", get(answer)).route("/healthz", get(|| async { "ok" }))
 }
 
-/// All metrics as they are now.
-pub fn text(world: &LiveWorld, measures: &Measures) -> String {
+/// All metrics in the text format.
+pub(crate) fn text(cluster: &SharedClusterState, metrics: &ControllerMetrics) -> String {
     let mut registry = Registry::default();
-    measures.register(&mut registry);
-    registry.register_collector(Box::new(Census(world.clone())));
+    metrics.register(&mut registry);
+    registry.register_collector(Box::new(ClusterCollector(cluster.clone())));
     let mut text = String::new();
     if let Err(error) = encode(&mut text, &registry) {
-        tracing::warn!("metrics cannot be written: {error}");
+        tracing::warn!("cannot encode the metrics: {error}");
     }
     text
 }
 
-/// Counts what there is.
+/// Computes the metrics of the cluster state.
 #[derive(Debug)]
-struct Census(LiveWorld);
+struct ClusterCollector(SharedClusterState);
 
-impl Collector for Census {
+impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let world = self.0.lock();
-        if !world.is_known() {
+        let cluster = self.0.lock();
+        if !cluster.is_complete() {
             return Ok(());
         }
-        for Gauges { name, help, values } in count(&world).into_iter().chain(health::gauges(&world)) {
+        for Gauges { name, help, values } in count(&cluster).into_iter().chain(health::gauges(&cluster)) {
             let mut family =
                 encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Gauge)?;
             for (labels, value) in values {
@@ -76,27 +80,27 @@ impl Collector for Census {
     }
 }
 
-/// One metric with its series: labels, in the order of their names, and the value.
+/// One metric with its series: the labels, sorted by name, and the value.
 struct Gauges {
     name: &'static str,
     help: &'static str,
     values: Vec<(Vec<(&'static str, String)>, u64)>,
 }
 
-fn count(world: &World) -> [Gauges; 5] {
+fn count(cluster: &ClusterState) -> [Gauges; 5] {
     let features: BTreeSet<&String> =
-        world.enactments.iter().flat_map(|(_, _, one)| &one.status.features).collect();
+        cluster.enactments.iter().flat_map(|(_, _, one)| &one.status.features).collect();
     let mut policies: BTreeMap<&str, u64> = policy::TYPES.map(|type_| (type_, 0)).into();
-    for one in world.policies.values() {
+    for one in cluster.policies.values() {
         add(&mut policies, &one.status.conditions);
     }
     let mut enactments: BTreeMap<&String, BTreeMap<&str, u64>> = BTreeMap::new();
-    for (_, node, one) in world.enactments.iter() {
+    for (_, node, one) in cluster.enactments.iter() {
         let of_node =
             enactments.entry(node).or_insert_with(|| enactment::TYPES.map(|type_| (type_, 0)).into());
         add(of_node, &one.status.conditions);
     }
-    let networks = || world.networks.iter();
+    let networks = || cluster.networks();
     [
         Gauges {
             name: "kubernetes_nmstate_features_applied",
@@ -149,7 +153,7 @@ fn count(world: &World) -> [Gauges; 5] {
     ]
 }
 
-/// What is shown of an object is its first condition that is true.
+/// Counts an object under its first condition that is true, which is the one that `kubectl get` shows.
 fn add(counts: &mut BTreeMap<&str, u64>, conditions: &ConditionList) {
     let shown = conditions.first_true().map(|condition| &*condition.type_);
     if let Some(count) = shown.and_then(|type_| counts.get_mut(type_)) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use knmstate_client::{
-    call::{CallError, Trouble},
+    call::{CallError, FailureLog},
     discovery::kinds_of,
     watch::{Selection, follow},
 };
@@ -11,55 +11,55 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use crate::{
-    sources::LiveWorld,
-    world::pools::{Known, POOL_KIND, POOLS_API},
+    cluster_state::pools::{KnownPools, POOL_KIND, POOLS_API},
+    sources::SharedClusterState,
 };
 
-/// How often it is asked whether this cluster has pools, while it matters.
-const LOOK: Duration = Duration::from_secs(15);
+/// How often to check whether this cluster has pools, while a policy needs them.
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Keeps the pools of a world up to date, for ever.
-pub async fn keep(client: Client, world: LiveWorld) {
-    let mut needed = world.needs_pools();
-    let mut trouble = Trouble::new("ask whether there are MachineConfigPools");
+/// Keeps the pools in the cluster state up to date, for ever.
+pub(crate) async fn keep(client: Client, cluster: SharedClusterState) {
+    let mut needed = cluster.needs_pools();
+    let mut failures = FailureLog::new("check whether there are MachineConfigPools");
     while needed.wait_for(|needed| *needed).await.is_ok() {
         match exist(&client).await {
             Ok(true) => {
-                trouble.over();
-                let see = |seen| world.change(|known| known.see_pools(seen));
+                failures.succeeded();
+                let see = |seen| cluster.change(|known| known.observe_pools(seen));
                 let watch =
                     follow(Api::all(client.clone()), Selection::All, "watch MachineConfigPools", |_| {}, see);
                 tokio::select! {
                     () = watch => {}
-                    () = vanish(&client) => {}
+                    () = until_removed(&client) => {}
                     _ = needed.wait_for(|needed| !needed) => {}
                 }
-                world.change(|known| known.set_pools(Known::Nothing));
+                cluster.change(|known| known.set_pools(KnownPools::NotRead));
             }
             Ok(false) => {
-                trouble.over();
-                world.change(|known| known.set_pools(Known::NoSuchKind));
-                sleep(LOOK).await;
+                failures.succeeded();
+                cluster.change(|known| known.set_pools(KnownPools::NoSuchKind));
+                sleep(CHECK_INTERVAL).await;
             }
             Err(error) => {
-                trouble.failed(&error);
-                sleep(LOOK).await;
+                failures.failed(&error);
+                sleep(CHECK_INTERVAL).await;
             }
         }
     }
 }
 
-/// Ends when there is no such kind any more.
-async fn vanish(client: &Client) {
+/// Returns when the API server does not have the kind any more.
+async fn until_removed(client: &Client) {
     loop {
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
         if let Ok(false) = exist(client).await {
             return;
         }
     }
 }
 
-/// Whether the API server knows pools.
+/// Whether the API server has the kind.
 async fn exist(client: &Client) -> Result<bool, CallError> {
     Ok(kinds_of(client, POOLS_API).await?.contains(POOL_KIND))
 }

@@ -1,14 +1,14 @@
-//! The watches of the leader: everything is read anew when it takes over, and followed from there.
+//! The watches of the leader. When it takes over, it lists all objects again.
 //!
-//! It could keep watching while another one leads, and be quicker by a list. But what was read before the lease was
-//! taken may lack the last writes of the leader before, and an enactment whose policy is not known yet looks like one
-//! whose policy is gone.
+//! Watching while another controller leads would save the lists. But what was read before the lease was acquired may lack
+//! the last writes of the previous leader, and an enactment whose policy was not read yet looks like one whose policy was
+//! deleted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use knmstate_api::names::{COMPONENT_LABEL, HANDLER_COMPONENT};
-use knmstate_client::watch::{Seen, Selection, follow};
+use knmstate_client::watch::{ObjectEvent, Selection, follow};
 use kube::{Api, Client, Resource, core::DeserializeGuard};
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -17,54 +17,54 @@ use tokio::{
 };
 
 use crate::{
-    certificates::{Intervals, intervals},
+    certificates::{RotationIntervals, parse_intervals},
+    cluster_state::{ClusterState, EnactmentEvent},
     pool_watch,
-    world::{Happening, World},
 };
 
-/// How many happenings are kept for those who tell about them.
-const MOST_HAPPENINGS: usize = 512;
+/// How many events of enactments may wait until they are reported.
+const MAX_PENDING_EVENTS: usize = 512;
 
-/// A world that is kept up to date.
+/// The state of the cluster, which the watches keep up to date. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct LiveWorld(Arc<Live>);
+pub(crate) struct SharedClusterState(Arc<SharedParts>);
 
 #[derive(Debug, Default)]
-struct Live {
-    world: Mutex<World>,
-    happenings: Mutex<Vec<Happening>>,
-    bell: Notify,
-    intervals: channel::Sender<Option<Intervals>>,
+struct SharedParts {
+    cluster: Mutex<ClusterState>,
+    events: Mutex<Vec<EnactmentEvent>>,
+    changed: Notify,
+    intervals: channel::Sender<Option<RotationIntervals>>,
     needs_pools: channel::Sender<bool>,
 }
 
-impl LiveWorld {
-    pub fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedClusterState {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClusterState> {
+        self.0.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until something has changed.
-    pub async fn changed(&self) {
-        self.0.bell.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.0.changed.notified().await;
     }
 
-    /// What has happened since this was last asked.
-    pub fn take_happenings(&self) -> Vec<Happening> {
-        std::mem::take(&mut *self.0.happenings.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The events of enactments since the last call.
+    pub(crate) fn take_events(&self) -> Vec<EnactmentEvent> {
+        std::mem::take(&mut *self.0.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets everything.
-    pub fn forget(&self) {
-        *self.lock() = World::default();
+    /// Drops everything that was read.
+    pub(crate) fn forget(&self) {
+        *self.lock() = ClusterState::default();
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut World)) {
-        let mut world = self.lock();
-        change(&mut world);
-        let needs_pools = world.needs_pools();
-        drop(world);
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ClusterState)) {
+        let mut cluster = self.lock();
+        change(&mut cluster);
+        let needs_pools = cluster.needs_pools();
+        drop(cluster);
         self.0.needs_pools.send_if_modified(|known| std::mem::replace(known, needs_pools) != needs_pools);
-        self.0.bell.notify_one();
+        self.0.changed.notify_one();
     }
 
     /// Whether a policy is to be rolled out through MachineConfigPools.
@@ -73,59 +73,69 @@ impl LiveWorld {
     }
 
     /// How often certificates are replaced, once that is known.
-    pub fn intervals(&self) -> channel::Receiver<Option<Intervals>> {
+    pub(crate) fn intervals(&self) -> channel::Receiver<Option<RotationIntervals>> {
         self.0.intervals.subscribe()
     }
 
     fn publish_intervals(&self) {
-        let Some((wanted, remarks)) = self.lock().self_sign().map(intervals) else { return };
+        let state = self.lock();
+        if !state.has_settings() {
+            return;
+        }
+        let (wanted, remarks) = parse_intervals(state.self_sign());
+        drop(state);
         let is_new = self.0.intervals.send_if_modified(|known| known.replace(wanted) != Some(wanted));
         for remark in remarks.iter().filter(|_| is_new) {
             tracing::warn!("selfSignConfiguration: {remark}");
         }
     }
 
-    fn tell(&self, new: Vec<Happening>) {
-        let mut happenings = self.0.happenings.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MOST_HAPPENINGS.saturating_sub(happenings.len());
-        happenings.extend(new.into_iter().take(room));
+    fn report(&self, new: Vec<EnactmentEvent>) {
+        let mut events = self.0.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_PENDING_EVENTS.saturating_sub(events.len());
+        events.extend(new.into_iter().take(room));
     }
 }
 
-/// Begins to watch; ends when dropped.
-pub fn watch(client: &Client, namespace: &str, world: &LiveWorld, now: fn() -> Timestamp) -> JoinSet<()> {
+/// Starts the watches, which end when the result is dropped.
+pub(crate) fn watch(
+    client: &Client,
+    namespace: &str,
+    cluster: &SharedClusterState,
+    now: fn() -> Timestamp,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let all = || Selection::All;
     let handlers = Selection::Label(format!("{COMPONENT_LABEL}={HANDLER_COMPONENT}"));
-    let to = world.clone();
+    let to = cluster.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch policies", move |seen| {
-        to.change(|world| world.see_policies(seen));
+        to.change(|cluster| cluster.observe_policies(seen));
     });
-    let to = world.clone();
+    let to = cluster.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch nodes", move |seen| {
-        to.change(|world| world.see_nodes(seen));
+        to.change(|cluster| cluster.observe_nodes(seen));
     });
-    let to = world.clone();
+    let to = cluster.clone();
     let pods = Api::namespaced(client.clone(), namespace);
     start(&mut tasks, pods, handlers, "watch the pods of handlers", move |seen| {
-        to.change(|world| world.see_handlers(seen, now()));
+        to.change(|cluster| cluster.observe_handlers(seen, now()));
     });
-    let to = world.clone();
+    let to = cluster.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch enactments", move |seen| {
-        let mut happenings = Vec::new();
-        to.change(|world| happenings = world.see_enactments(seen));
-        to.tell(happenings);
+        let mut events = Vec::new();
+        to.change(|cluster| events = cluster.observe_enactments(seen));
+        to.report(events);
     });
-    let to = world.clone();
+    let to = cluster.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch the states of nodes", move |seen| {
-        to.change(|world| world.see_node_states(seen));
+        to.change(|cluster| cluster.observe_node_states(seen));
     });
-    let to = world.clone();
+    let to = cluster.clone();
     start(&mut tasks, Api::all(client.clone()), all(), "watch the settings", move |seen| {
-        to.change(|world| world.see_settings(seen));
+        to.change(|cluster| cluster.observe_nmstates(seen));
         to.publish_intervals();
     });
-    tasks.spawn(pool_watch::keep(client.clone(), world.clone()));
+    tasks.spawn(pool_watch::keep(client.clone(), cluster.clone()));
     tasks
 }
 
@@ -134,7 +144,7 @@ fn start<K>(
     api: Api<DeserializeGuard<K>>,
     selection: Selection,
     doing: &'static str,
-    see: impl FnMut(Seen<K>) + Send + 'static,
+    see: impl FnMut(ObjectEvent<K>) + Send + 'static,
 ) where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
 {

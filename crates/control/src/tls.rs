@@ -1,4 +1,4 @@
-//! How TLS is spoken: by which certificate, and within which profile. Both change without anybody noticing.
+//! The TLS configuration: certificate and profile. Both can change while connections are open.
 
 use std::{
     io,
@@ -16,12 +16,12 @@ use tokio_rustls::rustls::{
     version::{TLS12, TLS13},
 };
 
-use crate::certificates::Serving;
+use crate::certificates::ServedCertificate;
 
-/// How often the file is looked at. The kubelet takes a minute to bring a new ConfigMap there anyway.
-const LOOK: Duration = Duration::from_secs(10);
-/// No profile is longer.
-const LARGEST_FILE: u64 = 64 * 1024;
+/// How often the file is read. The kubelet takes up to a minute to update a mounted ConfigMap anyway.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Larger files are refused.
+const MAX_FILE_SIZE: u64 = 64 * 1024;
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum ProfileError {
     Unusable { path: PathBuf, why: String },
 }
 
-/// How this replica speaks TLS. Clones share it.
+/// The TLS configuration of this replica. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Tls {
     certificates: Arc<dyn ResolvesServerCert>,
@@ -46,21 +46,21 @@ struct Current {
 }
 
 impl Tls {
-    /// With what rustls takes for good, until there is a profile.
-    pub fn new(certificates: &Serving) -> Result<Self, rustls::Error> {
+    /// With the defaults of rustls until a profile is loaded.
+    pub fn new(certificates: &ServedCertificate) -> Result<Self, rustls::Error> {
         let certificates = certificates.resolver();
         let configuration = Arc::new(configuration(None, certificates.clone())?);
         let current = Current { profile: None, configuration };
         Ok(Self { certificates, current: Arc::new(RwLock::new(current)) })
     }
 
-    /// What the next handshake goes by.
+    /// The configuration for the next handshake.
     pub fn configuration(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).configuration.clone()
     }
 
-    /// Goes by the profile in this file from now on, or by none if there is no file. Connections that are open stay as
-    /// they are. After an error, what held before still holds.
+    /// Uses the profile in this file for new connections, or none if there is no such file. Fails if the file cannot be
+    /// read or its profile cannot be used; the previous profile stays in use then.
     pub async fn load(&self, path: &Path) -> Result<(), ProfileError> {
         let unusable = |why: String| ProfileError::Unusable { path: path.to_owned(), why };
         let profile = match read(path).await {
@@ -84,36 +84,36 @@ impl Tls {
                 min = profile.min_tls_version,
                 ciphers = profile.ciphers.join(","),
                 curves = profile.curves.join(","),
-                "TLS is spoken by the profile in {}",
+                "using the TLS profile in {}",
                 path.display()
             );
         } else {
-            tracing::info!("{} is gone; TLS is spoken as usual", path.display());
+            tracing::info!("there is no {} any more; using the default TLS profile", path.display());
         }
         for remark in ignored {
-            tracing::warn!("the TLS profile is not kept in full: {remark}");
+            tracing::warn!("the TLS profile is not honored in full: {remark}");
         }
         *self.current.write().unwrap_or_else(PoisonError::into_inner) =
             Current { profile, configuration: Arc::new(configuration) };
         Ok(())
     }
 
-    /// Keeps up with the file, for ever.
+    /// Loads the file again when it changes, until the future is dropped.
     pub async fn follow(self, path: PathBuf) {
-        let mut told = None;
+        let mut logged = None;
         loop {
-            let trouble = self.load(&path).await.err().map(|error| error.to_string());
-            if let Some(trouble) = trouble.as_ref().filter(|trouble| told.as_ref() != Some(*trouble)) {
-                tracing::warn!("{trouble}; the one before is kept");
+            let failure = self.load(&path).await.err().map(|error| error.to_string());
+            if let Some(failure) = failure.as_ref().filter(|failure| logged.as_ref() != Some(*failure)) {
+                tracing::warn!("{failure}; keeping the previous one");
             }
-            told = trouble;
-            sleep(LOOK).await;
+            logged = failure;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 async fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if tokio::fs::metadata(path).await?.len() > LARGEST_FILE {
+    if tokio::fs::metadata(path).await?.len() > MAX_FILE_SIZE {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     tokio::fs::read(path).await
@@ -137,7 +137,7 @@ fn configuration(
     Ok(configuration)
 }
 
-/// What a profile leaves of the ciphers and curves, in its order.
+/// The ciphers and curves that a profile allows, in its order.
 fn provider(profile: &TlsProfile) -> CryptoProvider {
     let all = ring::default_provider();
     CryptoProvider {
@@ -156,7 +156,7 @@ fn chosen<T: Copy>(names: &[String], all: &[T], name_of: impl Fn(&T) -> String) 
     names.iter().filter_map(|name| all.iter().find(|one| name_of(one) == *name).copied()).collect()
 }
 
-/// rustls says TLS13 where IANA says TLS.
+/// rustls has the prefix TLS13 where IANA has TLS.
 fn iana_name(suite: &SupportedCipherSuite) -> String {
     suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
 }

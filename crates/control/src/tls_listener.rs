@@ -1,4 +1,4 @@
-//! TLS under HTTP: handshakes happen beside each other, within a time, and never hold up whoever comes next.
+//! TLS below HTTP: concurrent handshakes, each with a deadline, so that a slow client does not delay others.
 
 use std::{
     io,
@@ -21,26 +21,26 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::tls::Tls;
 
-/// Connections that may be open at once; whoever comes after them waits in the kernel's queue.
-const CONNECTIONS: usize = 256;
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Longer than the API server keeps a connection that it does not use, so that it is always the one to close it.
-const IDLE_LIMIT: Duration = Duration::from_mins(3);
-/// Errors of accept are those of the machine, such as too many open files; they pass, or not, by themselves.
+/// How many connections may be open at the same time; further ones wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 256;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the API server keeps an idle connection, so that it is always the one to close it.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(3);
+/// `accept` fails for reasons of the machine, such as too many open files, which a retry at once does not change.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(500);
 
-/// Accepts connections and speaks TLS on them. It stops when it is dropped.
+/// Accepts connections and does their TLS handshakes. It stops when it is dropped.
 #[derive(Debug)]
-pub struct TlsListener {
+pub(crate) struct TlsListener {
     ready: mpsc::Receiver<(Connection, SocketAddr)>,
     local: SocketAddr,
     _accepting: JoinSet<()>,
 }
 
 impl TlsListener {
-    pub fn start(listener: TcpListener, tls: Tls) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, tls: Tls) -> io::Result<Self> {
         let local = listener.local_addr()?;
-        let (send, ready) = mpsc::channel(CONNECTIONS);
+        let (send, ready) = mpsc::channel(MAX_CONNECTIONS);
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, tls, send));
         Ok(Self { ready, local, _accepting: accepting })
@@ -48,7 +48,7 @@ impl TlsListener {
 }
 
 async fn accept(listener: TcpListener, tls: Tls, ready: mpsc::Sender<(Connection, SocketAddr)>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     // The handshakes end with this task.
     let mut handshakes = JoinSet::new();
     loop {
@@ -74,13 +74,13 @@ async fn handshake(
     place: OwnedSemaphorePermit,
     ready: mpsc::Sender<(Connection, SocketAddr)>,
 ) {
-    match timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
+    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
-            let idle = Box::pin(sleep(IDLE_LIMIT));
+            let idle = Box::pin(sleep(IDLE_TIMEOUT));
             let _ = ready.send((Connection { stream, idle, _place: place }, address)).await;
         }
-        Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
-        Err(_) => tracing::debug!("no TLS with {address} within {} s", HANDSHAKE_LIMIT.as_secs()),
+        Ok(Err(error)) => tracing::debug!("TLS handshake with {address} failed: {error}"),
+        Err(_) => tracing::debug!("no TLS handshake with {address} within {} s", HANDSHAKE_TIMEOUT.as_secs()),
     }
 }
 
@@ -102,7 +102,7 @@ impl Listener for TlsListener {
 
 /// A connection that ends when nothing was read from it for too long.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     idle: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
@@ -117,7 +117,7 @@ impl AsyncRead for Connection {
         let this = &mut *self;
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Ready(read) => {
-                this.idle.as_mut().reset(Instant::now() + IDLE_LIMIT);
+                this.idle.as_mut().reset(Instant::now() + IDLE_TIMEOUT);
                 Poll::Ready(read)
             }
             Poll::Pending => match this.idle.as_mut().poll(context) {

@@ -1,4 +1,4 @@
-//! The calls by which decisions reach the server.
+//! The requests that write decisions to the API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 /// One thing to write.
 #[derive(Clone, Debug)]
-pub enum Write {
+pub(crate) enum Write {
     Order {
         order: Arc<NodeNetworkConfigurationEnactmentSpec>,
         /// The UID of the node, which owns the enactment.
@@ -37,31 +37,31 @@ pub enum Write {
     Status {
         policy: String,
         status: Box<NodeNetworkConfigurationPolicyStatus>,
-        /// What makes the status at the server this one. A merge patch, so that counters which others have left there
-        /// go away in the same write.
+        /// Turns the status at the server into this one. A merge patch, so that counters which other clients have left
+        /// there are removed in the same write.
         patch: Value,
-        /// What is told once it is written.
+        /// The event that follows once it is written.
         then: Option<Box<Event>>,
-        /// How long its rollout took, if that is over with it.
+        /// How long the rollout took, if this status ends it.
         rollout_took: Option<Duration>,
     },
     Event(Box<Event>),
 }
 
-/// What a write has made.
+/// The result of a write.
 #[derive(Debug)]
-pub enum Written {
+pub(crate) enum Written {
     Order(Box<NodeNetworkConfigurationEnactment>),
-    /// It is gone, or was not ours to remove.
+    /// The enactment is deleted, or it was another object of the same name.
     Removal,
-    /// The version that it made; `None` when the policy is gone.
+    /// The version that it made; `None` if the policy does not exist any more.
     Status(Option<String>),
     Event,
 }
 
 impl Write {
-    /// What is written, in one word.
-    pub fn object(&self) -> &'static str {
+    /// The label of this write in metrics.
+    pub(crate) fn object(&self) -> &'static str {
         match self {
             Self::Order { .. } => "order",
             Self::Removal { .. } => "removal",
@@ -70,8 +70,8 @@ impl Write {
         }
     }
 
-    /// Executes it, within a time that ends before another one may lead.
-    pub async fn execute(&self, client: Client, limit: Duration) -> Result<Written, CallError> {
+    /// Makes the request, with a limit that ends before another controller may lead.
+    pub(crate) async fn execute(&self, client: Client, limit: Duration) -> Result<Written, CallError> {
         match self {
             Self::Order { order, owner } => write_order(client, order, owner, limit).await,
             Self::Removal { policy, node, uid } => remove(client, policy, node, uid, limit).await,
@@ -127,7 +127,7 @@ async fn remove(
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     match within(limit, api.delete(&enactment_name(node, policy), &params)).await {
         Ok(_) => Ok(Written::Removal),
-        // It was made anew since; the watch will tell.
+        // It was deleted, or created again since; the watch shows which.
         Err(error) if error.is_not_found() || error.code() == Some(409) => Ok(Written::Removal),
         Err(error) => Err(error),
     }

@@ -1,11 +1,11 @@
-//! What a port of a Linux bridge gets when nobody says otherwise: all VLANs, tagged.
+//! The default VLAN settings for ports of a Linux bridge: a trunk of all VLANs.
 
 use serde_json::{Value, json};
 
-use crate::document::{Document, text};
+use knmstate_document::{Document, text};
 
-/// Gives every port of a bridge that says nothing about VLANs the trunk of all of them. A port with a `vlan` key is left
-/// alone, also with an empty one, which asks for no filtering. Says which bridges were given something.
+/// Makes every port without a `vlan` key a trunk of all VLANs. A port with the key is not changed; if the key is empty,
+/// the port has no filtering. Returns the names of the changed bridges.
 pub fn fill(document: &mut Document) -> Vec<String> {
     let mut filled = Vec::new();
     let interfaces = document.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten();
@@ -16,15 +16,15 @@ pub fn fill(document: &mut Document) -> Vec<String> {
         let name = text(interface, "name").to_owned();
         let ports = interface.get_mut("bridge").and_then(|bridge| bridge.get_mut("port"));
         let ports = ports.and_then(Value::as_array_mut).into_iter().flatten();
-        let mut any = false;
+        let mut is_changed = false;
         for port in ports.filter_map(Value::as_object_mut).filter(|port| !port.contains_key("vlan")) {
             port.insert(
                 "vlan".to_owned(),
                 json!({ "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 2, "max": 4094 } }] }),
             );
-            any = true;
+            is_changed = true;
         }
-        if any {
+        if is_changed {
             filled.push(name);
         }
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_silent_ports_of_bridges_that_are_up_become_trunks() {
+    fn ports_without_vlan_settings_of_bridges_that_are_up_become_trunks() {
         let trunk = json!({ "mode": "trunk", "trunk-tags": [{ "id-range": { "min": 2, "max": 4094 } }] });
         for (interface, expected) in [
             (

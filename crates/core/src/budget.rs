@@ -1,29 +1,29 @@
-//! What is left out of a report that would be too large to store.
+//! What is left out of a report that is too large to store.
 //!
-//! Least useful first, one step after the other until it fits; `STEPS` is the list. A step is taken as a whole: half
-//! of a list would be a different half with every change. What is left out is said in words.
+//! The least useful parts are left out first, step by step in the order of `STEPS`, until the report fits. A step is
+//! always done as a whole: half of a list would be another half with every change. The report lists what was left out.
 
 use std::{collections::BTreeMap, io};
 
 use serde_json::{Map, Value};
 
-use crate::document::{Document, is_default_route, objects, text};
+use knmstate_document::{Document, is_default_route, objects, text};
 
-/// How large the JSON of a reported network may be. etcd takes requests of up to 1.5 MiB; a third of that is for the
-/// rest of the object, and for what an API server adds to it.
+/// The maximum size of the JSON of a reported network. etcd accepts requests of up to 1.5 MiB; a third of that is for the
+/// rest of the object and for what the API server adds.
 pub const BUDGET: usize = 1024 * 1024;
 
-/// How many addresses of each family an interface keeps when there are too many.
+/// How many addresses of each family are kept when there are too many.
 const FIRST_ADDRESSES: usize = 16;
 
-/// What an interface is known by.
+/// The keys that are kept of an interface without its details.
 const STUB: [&str; 4] = ["name", "type", "state", "controller"];
 
-/// One thing to leave out.
+/// A part to leave out.
 struct Step {
-    /// Takes it out and says what, if there was any.
+    /// Removes the part, and returns descriptions of what was removed.
     cut: fn(&mut Document) -> Vec<String>,
-    /// The names of earlier steps that need no words any more when this one has been taken.
+    /// Earlier steps whose descriptions this one replaces.
     covers: &'static [&'static str],
     name: &'static str,
 }
@@ -55,27 +55,27 @@ const fn step(
     Step { cut, covers, name }
 }
 
-/// The state within `bytes` of JSON, and what had to be left out for that. Two bytes are the least that will do.
+/// The state in at most `bytes` of JSON, and descriptions of what was left out. `bytes` must be at least two.
 pub fn fit(mut state: Document, bytes: usize) -> (Document, Vec<String>) {
     let mut omitted: Vec<(&str, String)> = Vec::new();
     for step in &STEPS {
         if size(&state) <= bytes {
             break;
         }
-        let words = (step.cut)(&mut state);
-        if !words.is_empty() {
+        let descriptions = (step.cut)(&mut state);
+        if !descriptions.is_empty() {
             omitted.retain(|(earlier, _)| !step.covers.contains(earlier));
-            omitted.extend(words.into_iter().map(|words| (step.name, words)));
+            omitted.extend(descriptions.into_iter().map(|text| (step.name, text)));
         }
     }
     if size(&state) > bytes {
         state.clear();
     }
-    (state, omitted.into_iter().map(|(_, words)| words).collect())
+    (state, omitted.into_iter().map(|(_, text)| text).collect())
 }
 
 /// The length of the JSON text.
-pub fn size(state: &Document) -> usize {
+fn size(state: &Document) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -87,7 +87,7 @@ pub fn size(state: &Document) -> usize {
         }
     }
     let mut count = Count(0);
-    // Neither counting nor a document that is JSON already can fail.
+    // A JSON document can always be serialized, and counting cannot fail.
     let _ = serde_json::to_writer(&mut count, state);
     count.0
 }
@@ -99,7 +99,7 @@ fn cut_unmanaged_details(state: &mut Document) -> Vec<String> {
 
 fn cut_plain_details(state: &mut Document) -> Vec<String> {
     let count = reduce(state, is_plain, stub).values().sum();
-    say(count, |count| {
+    describe(count, |count| {
         format!("{} without addresses and ports: {ALL_BUT_STUB}", count_of(count, "interface"))
     })
 }
@@ -139,7 +139,7 @@ fn cut_details(state: &mut Document) -> Vec<String> {
         kept
     };
     let count = reduce(state, |_| true, keep).values().sum();
-    say(count, |count| {
+    describe(count, |count| {
         format!(
             "{}: all but name, type, state, controller, ports and addresses",
             count_of(count, "interface")
@@ -149,18 +149,18 @@ fn cut_details(state: &mut Document) -> Vec<String> {
 
 fn cut_to_names(state: &mut Document) -> Vec<String> {
     let count = reduce(state, |_| true, |interface| pick(interface, &["name", "type"])).values().sum();
-    say(count, |count| format!("{}: all but name and type", count_of(count, "interface")))
+    describe(count, |count| format!("{}: all but name and type", count_of(count, "interface")))
 }
 
 fn cut_all_interfaces(state: &mut Document) -> Vec<String> {
     let count = interfaces_mut(state).count();
     state.insert("interfaces".to_owned(), Value::Array(Vec::new()));
-    say(count, |count| count_of(count, "interface"))
+    describe(count, |count| count_of(count, "interface"))
 }
 
 fn cut_key(state: &mut Document, path: &[&str], what: &str) -> Vec<String> {
     let count = interfaces_mut(state).filter_map(|interface| remove(interface, path)).count();
-    say(count, |count| format!("{what} of {}", count_of(count, "interface")))
+    describe(count, |count| format!("{what} of {}", count_of(count, "interface")))
 }
 
 fn cut_port_vlans(state: &mut Document) -> Vec<String> {
@@ -168,11 +168,11 @@ fn cut_port_vlans(state: &mut Document) -> Vec<String> {
         .filter_map(|interface| interface.get_mut("bridge")?.get_mut("port")?.as_array_mut())
         .flatten();
     let count = ports.filter_map(|port| remove(port.as_object_mut()?, &["vlan"])).count();
-    say(count, |count| format!("the VLANs of {}", count_of(count, "bridge port")))
+    describe(count, |count| format!("the VLANs of {}", count_of(count, "bridge port")))
 }
 
 fn cut_addresses(state: &mut Document) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut descriptions = Vec::new();
     for interface in interfaces_mut(state) {
         let mut count = 0;
         for family in ["ipv4", "ipv6"] {
@@ -182,11 +182,11 @@ fn cut_addresses(state: &mut Document) -> Vec<String> {
                 addresses.truncate(FIRST_ADDRESSES);
             }
         }
-        words.extend(say(count, |count| {
+        descriptions.extend(describe(count, |count| {
             format!("{} of {}", count_of(count, "further address"), text(interface, "name"))
         }));
     }
-    words
+    descriptions
 }
 
 fn cut_routes(state: &mut Document, list: &str, called: &str) -> Vec<String> {
@@ -195,34 +195,34 @@ fn cut_routes(state: &mut Document, list: &str, called: &str) -> Vec<String> {
     };
     let before = routes.len();
     routes.retain(|route| route.as_object().is_some_and(is_default_route));
-    say(before - routes.len(), |count| {
+    describe(before - routes.len(), |count| {
         format!("{} other than default ones", count_of(count, &format!("{called} route")))
     })
 }
 
 fn cut_all_routes(state: &mut Document) -> Vec<String> {
-    say(usize::from(state.remove("routes").is_some()), |_| "all routes".to_owned())
+    describe(usize::from(state.remove("routes").is_some()), |_| "all routes".to_owned())
 }
 
 fn cut_resolver(state: &mut Document) -> Vec<String> {
-    say(usize::from(state.remove("dns-resolver").is_some()), |_| "the name servers".to_owned())
+    describe(usize::from(state.remove("dns-resolver").is_some()), |_| "the name servers".to_owned())
 }
 
 fn cut_ovn(state: &mut Document) -> Vec<String> {
     let count = state.remove("ovn").map_or(0, |ovn| objects(ovn.get("bridge-mappings")).count());
-    say(count, |count| format!("{} of OVN", count_of(count, "bridge mapping")))
+    describe(count, |count| format!("{} of OVN", count_of(count, "bridge mapping")))
 }
 
 const ALL_BUT_STUB: &str = "all but name, type, state and controller";
 
-/// Where the ports of an interface stand.
+/// The keys that may have the ports of an interface.
 const CONTROLLERS: [&str; 3] = ["bridge", "link-aggregation", "vrf"];
 
 fn is_unmanaged(interface: &Document) -> bool {
     text(interface, "state") == "ignore"
 }
 
-/// Without addresses, and without ports.
+/// Whether an interface has neither addresses nor ports.
 fn is_plain(interface: &Document) -> bool {
     let has = |key: &str, list: &str| {
         interface.get(key).and_then(|part| part.get(list)?.as_array()).is_some_and(|list| !list.is_empty())
@@ -239,13 +239,13 @@ fn pick(object: &Document, keys: &[&str]) -> Document {
     Map::from_iter(picked.collect::<Vec<_>>())
 }
 
-/// Takes the value at the end of a path of keys out of an object.
+/// Removes the value at the end of a path of keys.
 fn remove(object: &mut Document, path: &[&str]) -> Option<Value> {
-    let (last, way) = path.split_last()?;
-    way.iter().try_fold(object, |object, key| object.get_mut(*key)?.as_object_mut())?.remove(*last)
+    let (last, parents) = path.split_last()?;
+    parents.iter().try_fold(object, |object, key| object.get_mut(*key)?.as_object_mut())?.remove(*last)
 }
 
-/// Reduces interfaces to a part of them; how many of each type became less by that.
+/// Reduces interfaces to a part of their keys; returns the number of changed ones by type.
 fn reduce(
     state: &mut Document,
     which: impl Fn(&Document) -> bool,
@@ -279,8 +279,8 @@ fn count_of(count: usize, thing: &str) -> String {
     }
 }
 
-fn say(count: usize, words: impl FnOnce(usize) -> String) -> Vec<String> {
-    if count == 0 { Vec::new() } else { vec![words(count)] }
+fn describe(count: usize, describe: impl FnOnce(usize) -> String) -> Vec<String> {
+    if count == 0 { Vec::new() } else { vec![describe(count)] }
 }
 
 #[cfg(test)]

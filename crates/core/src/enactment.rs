@@ -1,7 +1,7 @@
-//! What an enactment says of itself: the five conditions in each of its states, and the sentences that go with them.
+//! The five conditions of an enactment at each stage, with their messages.
 //!
-//! Users' tools match types, statuses and reasons, oddities included, and `kubectl get` shows the first condition that
-//! is true; so the order in which they are first set is part of the table.
+//! Users' tools match types, statuses and reasons, oddities included. `kubectl get` prints the first condition that is
+//! true, so the order in which they are first set is part of the table.
 
 use jiff::Timestamp;
 use knmstate_api::{
@@ -15,62 +15,68 @@ use knmstate_api::{
 
 use crate::rows::{self, Row};
 
-/// How far a node is with an order.
+/// The stage of an order on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It waits for its turn.
+pub enum EnactmentStage {
+    /// It waits for its permit.
     Pending,
-    /// It is at work.
+    /// It is being applied.
     Progressing,
-    /// It is done, and the network is as ordered.
+    /// It is applied.
     Available,
-    /// The same, but others have not done their part yet: nobody has lent an address, say.
+    /// It is applied, but something from other parties is missing, such as a dynamic address.
     AvailableWithout { what: String },
-    /// The last attempt failed; there will be another one.
+    /// The last attempt failed; another one follows.
     Retrying {
-        /// Which attempt the next one is, counted from one.
+        /// The number of the next attempt, counted from one.
         attempt: u32,
-        /// How many there are at most.
-        most: u32,
+        /// The maximum number of attempts.
+        max_attempts: u32,
         why: String,
     },
-    /// It failed for good.
+    /// It failed; no further attempt follows.
     Failed { why: String },
-    /// The rollout stopped before it was the node's turn.
+    /// The rollout stopped before the node could begin.
     Aborted,
 }
 
-/// Sets all five conditions to what they are at a stage.
-pub fn set(conditions: &mut ConditionList, stage: &Stage, node: &str, policy: &str, now: Timestamp) {
+/// Sets all five conditions for a stage.
+pub fn set_conditions(
+    conditions: &mut ConditionList,
+    stage: &EnactmentStage,
+    node: &str,
+    policy: &str,
+    now: Timestamp,
+) {
     rows::set(conditions, rows(stage, node, policy), now);
 }
 
-/// What is in the message of every failure whose change was rolled back.
-const ROLLED_BACK: &str = "rolled back";
-/// What such a message ends with when it is known to have worked.
-pub const BACK_AS_BEFORE: &str = "; rolled back: the network is as it was before";
+/// Part of the message of every failure whose change was rolled back.
+const ROLLED_BACK_MARK: &str = "rolled back";
+/// The end of the message of a failure whose change was rolled back successfully.
+pub const ROLLED_BACK: &str = "; rolled back: the network is as it was before";
 
 /// Whether the last attempt failed, and its change was rolled back.
 pub fn is_rolled_back(conditions: &ConditionList) -> bool {
     let failing = conditions.get(FAILING).filter(|failing| failing.status == True);
-    failing.is_some_and(|failing| failing.message.contains(ROLLED_BACK))
+    failing.is_some_and(|failing| failing.message.contains(ROLLED_BACK_MARK))
 }
 
-/// Whether the conditions say this already, whenever they began to.
-pub fn says(conditions: &ConditionList, stage: &Stage, node: &str, policy: &str) -> bool {
+/// Whether the conditions are those of a stage already, with whatever times.
+pub fn is_set(conditions: &ConditionList, stage: &EnactmentStage, node: &str, policy: &str) -> bool {
     rows::are_set(conditions, rows(stage, node, policy))
 }
 
-/// Whether the conditions say that the network is as ordered, with or without the part of others.
-pub fn says_available(conditions: &ConditionList, node: &str, policy: &str) -> bool {
+/// Whether the conditions are those of an applied order, with or without something missing.
+pub fn is_available(conditions: &ConditionList, node: &str, policy: &str) -> bool {
     let stage = match missing(conditions) {
-        Some(what) => Stage::AvailableWithout { what: what.to_owned() },
-        None => Stage::Available,
+        Some(what) => EnactmentStage::AvailableWithout { what: what.to_owned() },
+        None => EnactmentStage::Available,
     };
-    says(conditions, &stage, node, policy)
+    is_set(conditions, &stage, node, policy)
 }
 
-/// What others have not done, where the network is as ordered.
+/// What is missing from other parties where the order is applied; see [`EnactmentStage::AvailableWithout`].
 pub fn missing(conditions: &ConditionList) -> Option<&str> {
     let available = conditions.get(AVAILABLE).filter(|available| available.status == True);
     available?.message.strip_prefix(RECONCILED)?.strip_prefix("; ")
@@ -78,77 +84,77 @@ pub fn missing(conditions: &ConditionList) -> Option<&str> {
 
 const RECONCILED: &str = "successfully reconciled";
 
-fn rows(stage: &Stage, node: &str, policy: &str) -> [Row; 5] {
-    let said = String::new;
+fn rows(stage: &EnactmentStage, node: &str, policy: &str) -> [Row; 5] {
+    let none = String::new;
     match stage {
-        Stage::Pending => {
+        EnactmentStage::Pending => {
             let reason = MAX_UNAVAILABLE_LIMIT_REACHED;
             let message = "Waiting for progressing nodes to finish".to_owned();
             [
                 (PENDING, True, reason, message.clone()),
-                (ABORTED, False, reason, said()),
+                (ABORTED, False, reason, none()),
                 (PROGRESSING, False, reason, message),
-                (FAILING, False, reason, said()),
-                (AVAILABLE, False, reason, said()),
+                (FAILING, False, reason, none()),
+                (AVAILABLE, False, reason, none()),
             ]
         }
-        Stage::Progressing => {
+        EnactmentStage::Progressing => {
             let reason = CONFIGURATION_PROGRESSING;
             [
                 (PROGRESSING, True, reason, "Applying desired state".to_owned()),
-                (FAILING, Unknown, reason, said()),
-                (AVAILABLE, Unknown, reason, said()),
-                (PENDING, False, reason, said()),
-                (ABORTED, False, reason, said()),
+                (FAILING, Unknown, reason, none()),
+                (AVAILABLE, Unknown, reason, none()),
+                (PENDING, False, reason, none()),
+                (ABORTED, False, reason, none()),
             ]
         }
-        Stage::Available | Stage::AvailableWithout { .. } => {
+        EnactmentStage::Available | EnactmentStage::AvailableWithout { .. } => {
             let reason = SUCCESSFULLY_CONFIGURED;
             let message = match stage {
-                Stage::AvailableWithout { what } => format!("{RECONCILED}; {what}"),
+                EnactmentStage::AvailableWithout { what } => format!("{RECONCILED}; {what}"),
                 _ => RECONCILED.to_owned(),
             };
             [
-                (PROGRESSING, False, reason, said()),
-                (FAILING, False, reason, said()),
+                (PROGRESSING, False, reason, none()),
+                (FAILING, False, reason, none()),
                 (AVAILABLE, True, reason, message),
-                (PENDING, False, reason, said()),
-                (ABORTED, False, reason, said()),
+                (PENDING, False, reason, none()),
+                (ABORTED, False, reason, none()),
             ]
         }
-        Stage::Retrying { attempt, most, why } => {
+        EnactmentStage::Retrying { attempt, max_attempts, why } => {
             let message = format!(
-                "failed to reconcile NodeNetworkConfigurationPolicy on node {node}. Retrying {attempt}/{most}: {why}"
+                "failed to reconcile NodeNetworkConfigurationPolicy on node {node}. Retrying {attempt}/{max_attempts}: {why}"
             );
             [
                 (PROGRESSING, True, RETRYING, message.clone()),
                 (FAILING, True, RETRYING, message),
-                (AVAILABLE, False, RETRYING, said()),
-                (PENDING, False, RETRYING, said()),
-                // Odd, and relied upon.
-                (ABORTED, False, SUCCESSFULLY_CONFIGURED, said()),
+                (AVAILABLE, False, RETRYING, none()),
+                (PENDING, False, RETRYING, none()),
+                // Not consistent, but tools rely on it.
+                (ABORTED, False, SUCCESSFULLY_CONFIGURED, none()),
             ]
         }
-        Stage::Failed { why } => {
+        EnactmentStage::Failed { why } => {
             let reason = FAILED_TO_CONFIGURE;
             [
-                (PROGRESSING, False, reason, said()),
+                (PROGRESSING, False, reason, none()),
                 (FAILING, True, reason, why.clone()),
-                (AVAILABLE, False, reason, said()),
-                (PENDING, False, reason, said()),
-                // Odd, and relied upon.
-                (ABORTED, False, SUCCESSFULLY_CONFIGURED, said()),
+                (AVAILABLE, False, reason, none()),
+                (PENDING, False, reason, none()),
+                // Not consistent, but tools rely on it.
+                (ABORTED, False, SUCCESSFULLY_CONFIGURED, none()),
             ]
         }
-        Stage::Aborted => {
+        EnactmentStage::Aborted => {
             let reason = CONFIGURATION_ABORTED;
             let enactment = knmstate_api::names::enactment_name(node, policy);
             [
-                (PENDING, False, reason, said()),
+                (PENDING, False, reason, none()),
                 (ABORTED, True, reason, format!("reconciliation of enactment \"{enactment}\" has aborted")),
-                (PROGRESSING, False, reason, said()),
-                (FAILING, False, reason, said()),
-                (AVAILABLE, False, reason, said()),
+                (PROGRESSING, False, reason, none()),
+                (FAILING, False, reason, none()),
+                (AVAILABLE, False, reason, none()),
             ]
         }
     }
@@ -162,21 +168,21 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    fn retrying() -> Stage {
-        Stage::Retrying { attempt: 2, most: 5, why: "no carrier".to_owned() }
+    fn retrying() -> EnactmentStage {
+        EnactmentStage::Retrying { attempt: 2, max_attempts: 5, why: "no carrier".to_owned() }
     }
 
-    fn without() -> Stage {
-        Stage::AvailableWithout { what: "no lease; it goes on asking".to_owned() }
+    fn without() -> EnactmentStage {
+        EnactmentStage::AvailableWithout { what: "no lease".to_owned() }
     }
 
-    fn failed() -> Stage {
-        Stage::Failed { why: "no such interface".to_owned() }
+    fn failed() -> EnactmentStage {
+        EnactmentStage::Failed { why: "no such interface".to_owned() }
     }
 
     /// Statuses and reasons of Available, Failing, Progressing, Pending and Aborted at each stage.
     #[test]
-    fn every_stage_says_what_users_tools_match() {
+    fn every_stage_has_the_conditions_that_users_tools_match() {
         let all = |status: [ConditionStatus; 5], reason| status.map(|status| (status, reason));
         let with_odd_abort = |status: [ConditionStatus; 5], reason| {
             let mut row = all(status, reason);
@@ -184,61 +190,69 @@ mod tests {
             row
         };
         let table = [
-            (Stage::Progressing, all([Unknown, Unknown, True, False, False], "ConfigurationProgressing")),
-            (Stage::Pending, all([False, False, False, True, False], "MaxUnavailableLimitReached")),
-            (Stage::Available, all([True, False, False, False, False], "SuccessfullyConfigured")),
+            (
+                EnactmentStage::Progressing,
+                all([Unknown, Unknown, True, False, False], "ConfigurationProgressing"),
+            ),
+            (EnactmentStage::Pending, all([False, False, False, True, False], "MaxUnavailableLimitReached")),
+            (EnactmentStage::Available, all([True, False, False, False, False], "SuccessfullyConfigured")),
             (without(), all([True, False, False, False, False], "SuccessfullyConfigured")),
             (retrying(), with_odd_abort([False, True, True, False, False], "Retrying")),
             (failed(), with_odd_abort([False, True, False, False, False], "FailedToConfigure")),
-            (Stage::Aborted, all([False, False, False, False, True], "ConfigurationAborted")),
+            (EnactmentStage::Aborted, all([False, False, False, False, True], "ConfigurationAborted")),
         ];
         for (stage, expected) in table {
             let mut conditions = ConditionList::default();
-            set(&mut conditions, &stage, "worker-1", "p1", NOW);
+            set_conditions(&mut conditions, &stage, "worker-1", "p1", NOW);
             for (type_, (status, reason)) in knmstate_api::reasons::enactment::TYPES.into_iter().zip(expected)
             {
                 let found = conditions.get(type_).unwrap();
                 assert_eq!((found.status, &*found.reason), (status, reason), "{type_} of {stage:?}");
             }
-            assert!(says(&conditions, &stage, "worker-1", "p1"));
-            assert!(!says(&conditions, &Stage::Failed { why: "another".to_owned() }, "worker-1", "p1"));
+            assert!(is_set(&conditions, &stage, "worker-1", "p1"));
+            assert!(!is_set(
+                &conditions,
+                &EnactmentStage::Failed { why: "another".to_owned() },
+                "worker-1",
+                "p1"
+            ));
         }
     }
 
     #[test]
-    fn the_sentences_are_those_that_users_know() {
-        let shown = |stage: &Stage| {
+    fn the_messages_are_those_that_users_know() {
+        let shown = |stage: &EnactmentStage| {
             let mut conditions = ConditionList::default();
-            set(&mut conditions, stage, "worker-1", "p1", NOW);
+            set_conditions(&mut conditions, stage, "worker-1", "p1", NOW);
             conditions.first_true().map(|condition| condition.message.clone()).unwrap()
         };
         for (stage, message) in [
-            (Stage::Pending, "Waiting for progressing nodes to finish"),
-            (Stage::Progressing, "Applying desired state"),
-            (Stage::Available, "successfully reconciled"),
-            (without(), "successfully reconciled; no lease; it goes on asking"),
+            (EnactmentStage::Pending, "Waiting for progressing nodes to finish"),
+            (EnactmentStage::Progressing, "Applying desired state"),
+            (EnactmentStage::Available, "successfully reconciled"),
+            (without(), "successfully reconciled; no lease"),
             (
                 retrying(),
                 "failed to reconcile NodeNetworkConfigurationPolicy on node worker-1. Retrying 2/5: no carrier",
             ),
             (failed(), "no such interface"),
-            (Stage::Aborted, "reconciliation of enactment \"worker-1.p1\" has aborted"),
+            (EnactmentStage::Aborted, "reconciliation of enactment \"worker-1.p1\" has aborted"),
         ] {
             assert_eq!(shown(&stage), message);
         }
     }
 
     #[test]
-    fn what_others_have_not_done_is_read_again() {
-        for (stage, is_available, what) in [
-            (Stage::Available, true, None),
-            (without(), true, Some("no lease; it goes on asking")),
+    fn what_is_missing_is_read_from_the_conditions() {
+        for (stage, expected, what) in [
+            (EnactmentStage::Available, true, None),
+            (without(), true, Some("no lease")),
             (failed(), false, None),
-            (Stage::Progressing, false, None),
+            (EnactmentStage::Progressing, false, None),
         ] {
             let mut conditions = ConditionList::default();
-            set(&mut conditions, &stage, "n", "p", NOW);
-            assert_eq!(says_available(&conditions, "n", "p"), is_available, "{stage:?}");
+            set_conditions(&mut conditions, &stage, "n", "p", NOW);
+            assert_eq!(is_available(&conditions, "n", "p"), expected, "{stage:?}");
             assert_eq!(missing(&conditions), what, "{stage:?}");
         }
     }
@@ -246,12 +260,12 @@ mod tests {
     #[test]
     fn the_order_is_that_of_the_first_stage() {
         for (first, order) in [
-            (Stage::Progressing, ["Progressing", "Failing", "Available", "Pending", "Aborted"]),
-            (Stage::Pending, ["Pending", "Aborted", "Progressing", "Failing", "Available"]),
+            (EnactmentStage::Progressing, ["Progressing", "Failing", "Available", "Pending", "Aborted"]),
+            (EnactmentStage::Pending, ["Pending", "Aborted", "Progressing", "Failing", "Available"]),
         ] {
             let mut conditions = ConditionList::default();
-            set(&mut conditions, &first, "n", "p", NOW);
-            set(&mut conditions, &Stage::Available, "n", "p", NOW);
+            set_conditions(&mut conditions, &first, "n", "p", NOW);
+            set_conditions(&mut conditions, &EnactmentStage::Available, "n", "p", NOW);
             let found: Vec<&str> = conditions.iter().map(|condition| &*condition.type_).collect();
             assert_eq!(found, order);
         }

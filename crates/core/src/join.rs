@@ -1,10 +1,18 @@
 //! Several desired states as one, so that a node is changed once instead of once per policy.
 
+use std::borrow::Cow;
+
+use knmstate_document::{
+    Document,
+    interfaces::{interface_name, is_same_interface},
+    is_absent,
+    references::with_main_keys,
+    routing::{canonical_route_or_as_written, is_same_route, route_name},
+    scalar,
+};
 use serde_json::Value;
 
-use crate::document::{Document, text};
-
-/// Two documents that cannot be joined: both speak of the same thing and do not say the same.
+/// Two documents that cannot be joined: both set the same key, to different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Where, such as `interfaces[eth1].mtu`.
@@ -13,8 +21,8 @@ pub struct Conflict {
 
 /// One document that asks for everything that the given ones ask for.
 ///
-/// Interfaces are told apart by name, and by type where both have one; routes, rules and mappings are added up; everything
-/// else has to be equal where it is said twice.
+/// Entries for the same interface are merged; routes, rules and mappings are united; everything else has to be equal
+/// where both documents have it.
 pub fn join<'a>(documents: impl IntoIterator<Item = &'a Document>) -> Result<Document, Conflict> {
     let mut whole = Document::new();
     for document in documents {
@@ -36,26 +44,60 @@ fn add_interfaces(known: &mut Value, added: &Value) -> Result<(), Conflict> {
         return Err(Conflict { path: "interfaces".to_owned() });
     };
     for interface in added {
-        let same = known.iter_mut().find(|other| is_same_interface(other, interface));
-        match same {
-            None => known.push(interface.clone()),
-            Some(other) => {
-                let name = interface.as_object().map(|interface| text(interface, "name")).unwrap_or_default();
-                merge(other, interface, &format!("interfaces[{name}]"))?;
+        let is_same = |other: &&mut Value| match (other.as_object(), interface.as_object()) {
+            (Some(one), Some(other)) => is_same_interface(one, other),
+            _ => false,
+        };
+        match known.iter_mut().find(is_same) {
+            Some(Value::Object(known)) => merge_interface(known, interface)?,
+            _ => known.push(interface.clone()),
+        }
+    }
+    Ok(())
+}
+
+/// Under the main names of keys: with two names for one key, nmstate would refuse the whole.
+fn merge_interface(known: &mut Document, added: &Value) -> Result<(), Conflict> {
+    let Some(added) = added.as_object() else { return Ok(()) };
+    let path = format!("interfaces[{}]", interface_name(added));
+    if let Cow::Owned(renamed) = with_main_keys(known) {
+        *known = renamed;
+    }
+    let mut whole = Value::Object(std::mem::take(known));
+    let merged = merge(&mut whole, &Value::Object(with_main_keys(added).into_owned()), &path);
+    if let Value::Object(whole) = whole {
+        *known = whole;
+    }
+    merged
+}
+
+/// Adds the routes that are not there yet. A route that one of the documents gives a metric gets it.
+fn add_routes(known: &mut Vec<Value>, added: &[Value]) -> Result<(), Conflict> {
+    for entry in added {
+        let is_same = |other: &&mut Value| match (other.as_object(), entry.as_object()) {
+            (Some(one), Some(other)) if !is_absent(one) && !is_absent(other) => {
+                is_same_route(&canonical_route_or_as_written(one), &canonical_route_or_as_written(other))
+            }
+            _ => **other == *entry,
+        };
+        let Some(same) = known.iter_mut().find(is_same) else {
+            known.push(entry.clone());
+            continue;
+        };
+        let Some(metric) = entry.get("metric").filter(|metric| !metric.is_null()) else { continue };
+        match same.get("metric").filter(|known| !known.is_null()) {
+            None => same["metric"] = metric.clone(),
+            Some(known) if scalar::same(known, metric) => {}
+            Some(_) => {
+                let name = entry.as_object().map(route_name).unwrap_or_default();
+                return Err(Conflict { path: format!("routes.config[{name}].metric") });
             }
         }
     }
     Ok(())
 }
 
-fn is_same_interface(one: &Value, other: &Value) -> bool {
-    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
-    let (type_of_one, type_of_other) = (text(one, "type"), text(other, "type"));
-    text(one, "name") == text(other, "name")
-        && (type_of_one == type_of_other || type_of_one.is_empty() || type_of_other.is_empty())
-}
-
-/// Adds what is said in `added`. Lists of routes, rules and mappings add up, other lists have to be equal.
+/// Adds the keys of `added`. Lists of routes, rules and mappings are united, other lists have to be equal.
 fn merge(known: &mut Value, added: &Value, path: &str) -> Result<(), Conflict> {
     match (known, added) {
         (Value::Object(known), Value::Object(added)) => {
@@ -69,6 +111,7 @@ fn merge(known: &mut Value, added: &Value, path: &str) -> Result<(), Conflict> {
             }
             Ok(())
         }
+        (Value::Array(known), Value::Array(added)) if path == "routes.config" => add_routes(known, added),
         (Value::Array(known), Value::Array(added)) if adds_up(path) => {
             for entry in added {
                 if !known.contains(entry) {
@@ -77,13 +120,13 @@ fn merge(known: &mut Value, added: &Value, path: &str) -> Result<(), Conflict> {
             }
             Ok(())
         }
-        (known, added) if known == added => Ok(()),
+        (known, added) if scalar::same_value(known, added) => Ok(()),
         _ => Err(Conflict { path: path.to_owned() }),
     }
 }
 
 fn adds_up(path: &str) -> bool {
-    matches!(path, "routes.config" | "route-rules.config" | "ovn.bridge-mappings")
+    matches!(path, "route-rules.config" | "ovn.bridge-mappings")
 }
 
 #[cfg(test)]
@@ -134,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_differently_is_named() {
+    fn a_difference_is_named() {
         for (one, other, path) in [
             (
                 json!({ "interfaces": [{ "name": "eth1", "mtu": 1500 }] }),
@@ -158,6 +201,51 @@ mod tests {
             ),
         ] {
             assert_eq!(joined(&[one, other]), Err(path.to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_other_name_of_a_key_is_the_same_key() {
+        let one = json!({ "interfaces": [{ "name": "b", "type": "bond", "bond": { "ports": ["eth1"] } }] });
+        let other = json!({ "interfaces": [{ "name": "b", "link-aggregation": { "mode": "active-backup", "port": ["eth1"] } }] });
+        let expected = json!({ "interfaces": [{ "name": "b", "type": "bond",
+            "link-aggregation": { "port": ["eth1"], "mode": "active-backup" } }] });
+        assert_eq!(joined(&[one.clone(), other]), Ok(expected));
+        let other = json!({ "interfaces": [{ "name": "b", "link-aggregation": { "port": ["eth2"] } }] });
+        assert_eq!(joined(&[one, other]), Err("interfaces[b].link-aggregation.port".to_owned()));
+    }
+
+    #[test]
+    fn an_interface_of_the_kernel_has_one_type() {
+        let of_type = |kind: &str| json!({ "interfaces": [{ "name": "x0", "type": kind }] });
+        assert_eq!(
+            joined(&[of_type("bond"), of_type("linux-bridge")]),
+            Err("interfaces[x0].type".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_route_is_the_same_whatever_its_metric() {
+        let route = |more: Value| {
+            let mut route = json!({ "destination": "10.0.0.0/8", "next-hop-interface": "e", "next-hop-address": "10.1.0.1" });
+            for (key, value) in more.as_object().unwrap() {
+                route[key] = value.clone();
+            }
+            json!({ "routes": { "config": [route] } })
+        };
+        let path = "routes.config[10.0.0.0/8 via e].metric".to_owned();
+        assert_eq!(joined(&[route(json!({ "metric": 100 })), route(json!({ "metric": 200 }))]), Err(path));
+        for (other, expected) in [
+            (json!({ "metric": "100" }), 1),
+            (json!({}), 1),
+            (json!({ "metric": 100, "destination": "10.0.0.1/8", "table-id": 254 }), 1),
+            (json!({ "metric": 200, "next-hop-address": "10.1.0.2" }), 2),
+            (json!({ "metric": 200, "table-id": 7 }), 2),
+            (json!({ "metric": 200, "next-hop-interface": "f" }), 2),
+            (json!({ "metric": 200, "state": "absent" }), 2),
+        ] {
+            let whole = joined(&[route(json!({ "metric": 100 })), route(other.clone())]).unwrap();
+            assert_eq!(whole["routes"]["config"].as_array().unwrap().len(), expected, "{other}");
         }
     }
 }

@@ -1,83 +1,89 @@
-//! Who of several controllers is in charge.
+//! Which of several controllers leads.
 //!
-//! A lease is taken by whoever sees that it was not renewed for its whole duration, by its own clock and from the moment
-//! it saw the last change: clocks of different machines are never compared. Whoever holds it stops writing well
-//! before the others may take it ([`Terms::write_within`] < [`Terms::duration`]), also when it cannot be reached to be told.
+//! A candidate takes the lease when it has not seen a renewal for the whole duration, by its own clock: clocks of
+//! different machines are never compared. The holder stops writing before others may take the lease
+//! ([`LeaseTiming::write_within`] < [`LeaseTiming::duration`]), even if it has no connection to the API server.
 
 use std::time::Duration;
 
-/// How a lease is kept.
+/// The durations of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// When nobody has renewed it for so long, others may take it.
+pub struct LeaseTiming {
+    /// After this time without a renewal others may take the lease.
     pub duration: Duration,
-    /// How long after the start of its last successful renewal the holder may write. The difference to `duration` is
-    /// there for what is still on its way to the server then.
+    /// How long after the start of its last successful renewal the holder may write. The difference to `duration` leaves
+    /// time for requests that are still in transit.
     pub write_within: Duration,
-    /// How long to wait from one renewal to the next.
+    /// The time between two renewals.
     pub renew_every: Duration,
 }
 
-impl Terms {
-    /// The shortest lease that makes sense: less is not enough for a renewal that is late and a write that is under way.
-    pub const SHORTEST: Duration = Duration::from_secs(2);
+impl LeaseTiming {
+    /// The minimum: less leaves no time for a late renewal and a request in transit.
+    pub const MIN_DURATION: Duration = Duration::from_secs(2);
 
-    /// Terms of a lease that lasts so long, in the proportions of the usual one. It is written in whole seconds.
-    pub fn lasting(duration: Duration) -> Self {
-        let duration = Duration::from_secs(duration.max(Self::SHORTEST).as_secs());
+    /// The timing for a lease duration, in the proportions of the default. The duration is written in whole seconds.
+    pub fn with_duration(duration: Duration) -> Self {
+        let duration = Duration::from_secs(duration.max(Self::MIN_DURATION).as_secs());
         Self { duration, write_within: duration * 2 / 3, renew_every: duration / 5 }
     }
 }
 
-impl Default for Terms {
+impl Default for LeaseTiming {
     fn default() -> Self {
-        Self::lasting(Duration::from_secs(15))
+        Self::with_duration(Duration::from_secs(15))
     }
 }
 
-/// A lease as it was last seen.
+/// A lease as it was last read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
-    /// Empty when it was given back.
+pub struct ObservedLease {
+    /// Empty after it was released.
     pub holder: String,
-    /// What its holder promised, which another version of this program may have chosen differently.
+    /// The duration that its holder wrote, which may differ from ours in another version of this program.
     pub duration: Duration,
-    /// When it was first seen as it is now, by our clock.
+    /// When it was first seen in this state, by our clock.
     pub since: Duration,
 }
 
-/// What to do about a lease.
+/// What a candidate or holder does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Write our name, if it is still as it was seen.
+pub enum LeaseStep {
+    /// Write our identity, if the lease is unchanged since it was read.
     Take,
-    /// Look again at this time, by our clock, or when it changes.
+    /// Decide again at this time, by our clock, or when the lease changes.
     WaitUntil(Duration),
 }
 
-/// What whoever has this name does at this time, by its clock; `renewed` is when it began its last successful renewal.
-/// `None` for a lease that is not there.
-pub fn step(terms: &Terms, seen: Option<&Seen>, me: &str, renewed: Option<Duration>, now: Duration) -> Step {
-    let Some(seen) = seen else { return Step::Take };
-    let due = if seen.holder == me {
-        renewed.map_or(Duration::ZERO, |renewed| renewed + terms.renew_every)
-    } else if seen.holder.is_empty() {
+/// What the process with the identity `me` does at the time `now` of its clock. `observed` is `None` if there is no lease;
+/// `renewed` is when this process began its last successful renewal.
+pub fn next_step(
+    timing: &LeaseTiming,
+    observed: Option<&ObservedLease>,
+    me: &str,
+    renewed: Option<Duration>,
+    now: Duration,
+) -> LeaseStep {
+    let Some(observed) = observed else { return LeaseStep::Take };
+    let due = if observed.holder == me {
+        renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_every)
+    } else if observed.holder.is_empty() {
         Duration::ZERO
     } else {
-        seen.since + seen.duration.max(terms.duration)
+        observed.since + observed.duration.max(timing.duration)
     };
-    if due <= now { Step::Take } else { Step::WaitUntil(due) }
+    if due <= now { LeaseStep::Take } else { LeaseStep::WaitUntil(due) }
 }
 
-/// Until when the holder may write; `None` when it must not.
+/// Until when the process with the identity `me` may write; `None` if it must not write.
 pub fn may_write_until(
-    terms: &Terms,
-    seen: Option<&Seen>,
+    timing: &LeaseTiming,
+    observed: Option<&ObservedLease>,
     me: &str,
     renewed: Option<Duration>,
 ) -> Option<Duration> {
-    let is_ours = seen.is_some_and(|seen| seen.holder == me);
-    renewed.filter(|_| is_ours).map(|renewed| renewed + terms.write_within)
+    let is_ours = observed.is_some_and(|observed| observed.holder == me);
+    renewed.filter(|_| is_ours).map(|renewed| renewed + timing.write_within)
 }
 
 #[cfg(test)]
@@ -88,62 +94,68 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn held_by(holder: &str, since: u64) -> Seen {
-        Seen { holder: holder.to_owned(), duration: at(15), since: at(since) }
+    fn held_by(holder: &str, since: u64) -> ObservedLease {
+        ObservedLease { holder: holder.to_owned(), duration: at(15), since: at(since) }
     }
 
     #[test]
     fn a_lease_is_taken_when_it_is_free_or_was_not_renewed() {
-        let terms = Terms::default();
-        let longer = Seen { duration: at(60), ..held_by("b", 100) };
-        for (seen, renewed, now, expected) in [
-            (None, None, 0, Step::Take),
-            (Some(held_by("", 100)), None, 100, Step::Take),
-            (Some(held_by("b", 100)), None, 100, Step::WaitUntil(at(115))),
-            (Some(held_by("b", 100)), None, 114, Step::WaitUntil(at(115))),
-            (Some(held_by("b", 100)), None, 115, Step::Take),
-            (Some(longer), None, 120, Step::WaitUntil(at(160))),
-            (Some(held_by("a", 100)), Some(100), 100, Step::WaitUntil(at(103))),
-            (Some(held_by("a", 100)), Some(100), 103, Step::Take),
-            // Of an earlier life with the same name: it is renewed before anything else.
-            (Some(held_by("a", 100)), None, 100, Step::Take),
+        let timing = LeaseTiming::default();
+        let longer = ObservedLease { duration: at(60), ..held_by("b", 100) };
+        for (observed, renewed, now, expected) in [
+            (None, None, 0, LeaseStep::Take),
+            (Some(held_by("", 100)), None, 100, LeaseStep::Take),
+            (Some(held_by("b", 100)), None, 100, LeaseStep::WaitUntil(at(115))),
+            (Some(held_by("b", 100)), None, 114, LeaseStep::WaitUntil(at(115))),
+            (Some(held_by("b", 100)), None, 115, LeaseStep::Take),
+            (Some(longer), None, 120, LeaseStep::WaitUntil(at(160))),
+            (Some(held_by("a", 100)), Some(100), 100, LeaseStep::WaitUntil(at(103))),
+            (Some(held_by("a", 100)), Some(100), 103, LeaseStep::Take),
+            // Held by an earlier process with the same identity: it is renewed first.
+            (Some(held_by("a", 100)), None, 100, LeaseStep::Take),
         ] {
             assert_eq!(
-                step(&terms, seen.as_ref(), "a", renewed.map(at), at(now)),
+                next_step(&timing, observed.as_ref(), "a", renewed.map(at), at(now)),
                 expected,
-                "{seen:?} at {now}"
+                "{observed:?} at {now}"
             );
         }
     }
 
     #[test]
     fn only_a_holder_that_has_renewed_may_write() {
-        let terms = Terms::default();
-        for (seen, renewed, expected) in [
+        let timing = LeaseTiming::default();
+        for (observed, renewed, expected) in [
             (None, Some(5), None),
             (Some(held_by("b", 7)), Some(5), None),
             (Some(held_by("a", 7)), None, None),
             (Some(held_by("a", 7)), Some(5), Some(15)),
         ] {
-            let until = may_write_until(&terms, seen.as_ref(), "a", renewed.map(at));
-            assert_eq!(until, expected.map(at), "{seen:?}");
+            let until = may_write_until(&timing, observed.as_ref(), "a", renewed.map(at));
+            assert_eq!(until, expected.map(at), "{observed:?}");
         }
     }
 
     #[test]
-    fn the_usual_terms() {
-        let terms = Terms { duration: at(15), write_within: at(10), renew_every: at(3) };
-        assert_eq!(Terms::default(), terms);
-        assert!(terms.write_within + Duration::from_secs(3) < terms.duration);
+    fn the_default_timing() {
+        let timing = LeaseTiming { duration: at(15), write_within: at(10), renew_every: at(3) };
+        assert_eq!(LeaseTiming::default(), timing);
+        assert!(timing.write_within + Duration::from_secs(3) < timing.duration);
     }
 
     #[test]
     fn the_holder_stops_before_others_begin() {
         for milliseconds in [0, 1_000, 2_000, 2_900, 3_000, 15_000, 60_000] {
-            let terms = Terms::lasting(Duration::from_millis(milliseconds));
-            assert!(terms.duration >= Terms::SHORTEST && terms.duration.subsec_nanos() == 0, "{terms:?}");
-            assert!(terms.write_within < terms.duration, "{terms:?}");
-            assert!(terms.renew_every * 3 <= terms.write_within, "one lost renewal is no reason to stop");
+            let timing = LeaseTiming::with_duration(Duration::from_millis(milliseconds));
+            assert!(
+                timing.duration >= LeaseTiming::MIN_DURATION && timing.duration.subsec_nanos() == 0,
+                "{timing:?}"
+            );
+            assert!(timing.write_within < timing.duration, "{timing:?}");
+            assert!(
+                timing.renew_every * 3 <= timing.write_within,
+                "one lost renewal does not stop the holder"
+            );
         }
     }
 }

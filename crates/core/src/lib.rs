@@ -1,51 +1,54 @@
-//! The decisions of knmstate, as pure functions: what was observed comes in, what should be done or said comes out.
+//! Decisions as pure functions: observed state comes in, what should be written or reported comes out.
 //!
-//! Nothing here does I/O, reads a clock or an environment, or knows a client: time and everything else that is known
-//! are arguments. So every rule can be read, tabled and tested alone.
+//! Nothing here does I/O, reads the clock or the environment, or knows a client; time is an argument. So each rule can be
+//! read and tested alone.
 //!
 //! | question | module |
 //! |---|---|
-//! | Which nodes is a policy for? | [`selection`] |
-//! | What does a policy order of a node? | [`order`] |
-//! | Which nodes may begin, and when is a rollout over? | [`rollout`], [`limit`], [`pools`] |
-//! | Who of several controllers is in charge? | [`lease`] |
-//! | What does a policy say of itself? | [`policy_status`] |
-//! | What does a policy say for one node, with its values filled in? | [`templates`] |
-//! | Can a policy stand beside the others? | [`objections`], [`conflicts`] |
-//! | Which orders are due, and what follows from a failure? | [`progress`] |
-//! | What does a port of a bridge get by default? | [`bridge_defaults`] |
+//! | Which nodes does a policy select? | `selection` |
+//! | What is in the order for one node? | [`order`] |
+//! | Which nodes may begin, and when is a rollout over? | [`rollout`], `limit`, `pools` |
+//! | Which of several controllers leads? | [`lease`] |
+//! | Which conditions does a policy have? | [`policy_status`] |
+//! | What is the desired state of one node, with its values filled in? | [`templates`] |
+//! | Is a policy valid together with the others? | `objections`, [`conflicts`] |
+//! | Which orders are due, and what follows from a failure? | `progress` |
+//! | Which settings does a port of a bridge get by default? | [`bridge_defaults`] |
 //! | Can several desired states be applied as one, and if not, in which order? | [`join`], [`needs`] |
-//! | What must work after a change for it to stay, and can it still? | [`probes`] |
-//! | What does an enactment say of itself? | [`enactment`] |
-//! | What of a network is shown to the world? | [`shown`] |
-//! | What is told of links beside that? | [`links`] |
-//! | What is left out of a report that would be too large? | [`budget`] |
-//! | How is TLS to be spoken, and what of that can be done? | [`tls_profile`] |
-//! | How often may the network be read when it never stops changing? | [`pace`] |
+//! | What must work after a change, and can it still work? | [`probes`] |
+//! | Which conditions does an enactment have? | [`enactment`] |
+//! | Which part of a node's network is reported? | [`shown`] |
+//! | Which links are reported in addition? | [`links`] |
+//! | What is left out of a report that is too large? | [`budget`] |
+//! | Which TLS versions and ciphers are used? | [`tls_profile`] |
+//! | How often is the network read while it keeps changing? | [`pace`] |
 //!
-//! [`document`] reads the parts of a network document that decisions are made by.
+//! The crate `knmstate-document` reads the parts of a network document that decisions depend on.
 
 pub mod bridge_defaults;
 pub mod budget;
 pub mod conflicts;
-pub mod document;
 pub mod enactment;
 pub mod join;
 pub mod lease;
-pub mod limit;
+mod limit;
 pub mod links;
 pub mod needs;
-pub mod objections;
+mod objections;
 pub mod order;
 pub mod pace;
 pub mod policy_status;
-pub mod pools;
+mod pools;
 pub mod probes;
-pub mod progress;
+mod progress;
 pub mod rollout;
 mod rows;
-pub mod secrets;
-pub mod selection;
+mod selection;
 pub mod shown;
 pub mod templates;
 pub mod tls_profile;
+
+pub use objections::{Candidate, NodeFacts, objection};
+pub use pools::{Member, Pool, Pools};
+pub use progress::{FailureKind, OrderProgress, Retries};
+pub use selection::selects;

@@ -1,9 +1,9 @@
-//! How many nodes: a number, or a percentage of those that a policy selects.
+//! Limits of nodes: a number, or a percentage of the nodes that a policy selects.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// How many of `nodes` may be at work at once: half of them when nothing is said, percentages rounded up, at least one.
-/// A text that is no percentage counts as nothing said; the API takes none any more, but objects from before have them.
+/// How many of `nodes` may be at work at the same time: at least one; half of them by default; percentages are rounded
+/// up. A string that is not a percentage counts as absent: the API refuses it now, but older objects may have one.
 pub fn at_once(max_unavailable: Option<&IntOrString>, nodes: usize) -> usize {
     let percent = |percent| nodes.saturating_mul(percent).div_ceil(100);
     let limit = match max_unavailable {
@@ -14,8 +14,8 @@ pub fn at_once(max_unavailable: Option<&IntOrString>, nodes: usize) -> usize {
     limit.max(1)
 }
 
-/// How many of `nodes` may fail without stopping a rollout: percentages rounded down. `None` for a text that is no
-/// percentage.
+/// How many of `nodes` may fail without stopping a rollout; percentages are rounded down. `None` for a string that is
+/// not a percentage.
 pub fn tolerated(max_failures: &IntOrString, nodes: usize) -> Option<usize> {
     match max_failures {
         IntOrString::Int(count) => usize::try_from(*count).ok(),
@@ -23,8 +23,8 @@ pub fn tolerated(max_failures: &IntOrString, nodes: usize) -> Option<usize> {
     }
 }
 
-/// How many of the `nodes` of a MachineConfigPool may be unavailable at once, as the machine-config operator counts: one
-/// when nothing is said, percentages rounded down, at least one. A text that is no percentage is taken for nothing said.
+/// How many of the `nodes` of a MachineConfigPool may be unavailable at the same time, as the machine-config operator
+/// counts: at least one; one by default; percentages are rounded down. A string that is not a percentage counts as absent.
 pub fn of_pool(max_unavailable: Option<&IntOrString>, nodes: usize) -> usize {
     let limit = match max_unavailable {
         Some(IntOrString::Int(count)) => usize::try_from(*count).unwrap_or(0),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_nodes_unless_said_otherwise_and_at_least_one() {
+    fn the_default_is_half_of_the_nodes_and_the_minimum_is_one() {
         for (limit, nodes, expected) in [
             (None, 5, 3),
             (None, 6, 3),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_lacks_one_unless_said_otherwise() {
+    fn the_default_of_a_pool_is_one() {
         for (limit, nodes, expected) in [
             (None, 10, 1),
             (Some(IntOrString::Int(0)), 10, 1),

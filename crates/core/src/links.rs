@@ -1,24 +1,23 @@
-//! What is told of links beside the network itself: nmstate calls one up that has lost its carrier, as long as
-//! NetworkManager holds it, and does not say which port of a bond is in use.
+//! The state of links, reported beside the network itself: nmstate shows a link as up that has lost its carrier, as long as
+//! NetworkManager manages it, and does not show the active port of a bond.
 
 use knmstate_api::node_network_state::LinkState;
 
-use crate::document::{Document, interfaces, text};
+use knmstate_document::{Document, interfaces, text};
 
-/// Those of which there is something to tell: interfaces that are shown as up and have no carrier, and bonds with a port
-/// in use. In the order of their names.
-pub fn worth_telling(links: impl IntoIterator<Item = LinkState>, shown: &Document) -> Vec<LinkState> {
+/// The links to report, by name: interfaces that are shown as up and have no carrier, and bonds with an active port.
+pub fn reported(links: impl IntoIterator<Item = LinkState>, shown: &Document) -> Vec<LinkState> {
     let is_shown = |link: &LinkState| {
         let mut shown = interfaces(shown).filter(|one| text(one, "state") == "up");
         shown.any(|one| text(one, "name") == link.name)
     };
-    let mut told: Vec<LinkState> = links
+    let mut reported: Vec<LinkState> = links
         .into_iter()
         .filter(|link| !link.carrier || link.active_port.is_some())
         .filter(is_shown)
         .collect();
-    told.sort_by(|one, other| one.name.cmp(&other.name));
-    told
+    reported.sort_by(|one, other| one.name.cmp(&other.name));
+    reported
 }
 
 #[cfg(test)]
@@ -28,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_carrier_and_a_port_in_use_are_told_of_what_is_shown_as_up() {
+    fn a_lost_carrier_and_an_active_port_are_reported_of_what_is_shown_as_up() {
         let shown = json!({"interfaces": [
             {"name": "eth1", "state": "up"},
             {"name": "eth2", "state": "up"},
@@ -48,7 +47,7 @@ mod tests {
             link("bond0", true, Some("eth2")),
         ];
         assert_eq!(
-            worth_telling(links, shown.as_object().unwrap()),
+            reported(links, shown.as_object().unwrap()),
             [link("bond0", true, Some("eth2")), link("eth1", false, None)]
         );
     }

@@ -1,7 +1,7 @@
-//! Why a policy cannot stand: what it lacks for one of its nodes, or what contradicts another policy there.
+//! Objections to a policy: a value that one of its nodes lacks, or a conflict with another policy on a node.
 //!
-//! Asked when a policy is admitted, and again for policies that came in while nobody could be asked; the words are the
-//! same.
+//! Admission checks them, and so does the controller, for policies that were stored while admission was not available;
+//! the messages are the same.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use crate::{
     templates::{duplicate_address, is_same_everywhere, render},
 };
 
-/// A policy that is compared with others.
+/// A policy to compare with others.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     pub name: &'a str,
     pub spec: &'a NodeNetworkConfigurationPolicySpec,
 }
 
-/// What a policy selects nodes by, and is rendered with.
+/// The facts of a node by which policies select and are rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
     pub name: &'a str,
     pub labels: &'a BTreeMap<String, String>,
 }
 
-/// Why `candidate` cannot stand beside the `others` on these nodes; `None` when it can.
+/// Why `candidate` is not valid together with the `others` on these nodes; `None` if it is.
 ///
-/// A policy that only plans changes nothing, so it contradicts nobody: planning is the way to find out.
+/// A policy in Plan mode changes nothing and so has no conflicts: an admin can plan first and then resolve them.
 pub fn objection(
     candidate: &Candidate<'_>,
     others: &[Candidate<'_>],
@@ -60,10 +60,10 @@ pub fn objection(
     others
         .iter()
         .filter(|other| other.name != candidate.name && other.spec.mode != Mode::Plan)
-        .find_map(|other| against(&own, (desired, &subjects), other, &selected))
+        .find_map(|other| conflict_with(&own, (desired, &subjects), other, &selected))
 }
 
-/// A desired state for the nodes that it is for.
+/// A desired state, rendered for the nodes that its policy selects.
 enum Rendered<'a> {
     Once(&'a State),
     ByNode(BTreeMap<String, State>),
@@ -78,7 +78,7 @@ impl Rendered<'_> {
     }
 }
 
-fn against(
+fn conflict_with(
     own: &Rendered<'_>,
     (template, subjects): (&State, &Subjects),
     other: &Candidate<'_>,
@@ -89,7 +89,7 @@ fn against(
     if !subjects.meet(&others) {
         return None;
     }
-    // What cannot conflict whatever is filled in need not be filled in for a thousand nodes.
+    // Templates that cannot conflict whatever the values need not be rendered for every node.
     if subjects.are_named() && others.are_named() && !could_conflict(template, desired) {
         return None;
     }
@@ -99,7 +99,7 @@ fn against(
         let conflict = conflict(own, desired)?;
         in_conflict.extend(common.map(|node| (node.name, conflict.clone())));
     } else {
-        // What the other policy lacks for a node is its own trouble, and no contradiction.
+        // A value that the other policy lacks for a node is an objection to that policy only.
         in_conflict.extend(common.filter_map(|node| {
             let there = render(other.spec, node.name, node.labels).ok()??;
             Some((node.name, conflict(own.on(node.name)?, &there)?))

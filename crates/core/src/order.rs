@@ -1,23 +1,23 @@
-//! The order that a policy is for one node.
+//! The order for one node, made from a policy.
 
 use knmstate_api::{
     Mode, NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicySpec, Permit, State,
 };
 
-/// Which policy an order comes from, and how old it is.
+/// The policy that an order is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct OrderSource<'a> {
     pub name: &'a str,
-    /// Absent where policies have none, as in a folder.
+    /// `None` for a policy that has none, such as one from a directory.
     pub uid: Option<&'a str>,
     pub generation: i64,
 }
 
-/// The order for a node. `desired` is what the policy says with the values of that node filled in. A policy that only
-/// plans permits nothing.
+/// The order for a node. `desired` is the desired state of the policy with the values of that node filled in. The permit
+/// of a policy in Plan mode is always `Wait`.
 pub fn order(
     node: &str,
-    source: Source<'_>,
+    source: OrderSource<'_>,
     policy: &NodeNetworkConfigurationPolicySpec,
     desired: Option<State>,
     permit: Permit,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_a_node_needs_is_in_its_order() {
+    fn an_order_has_everything_that_a_node_needs() {
         let policy: NodeNetworkConfigurationPolicySpec = serde_json::from_value(json!({
             "capture": {"gw": "routes.running.destination==\"0.0.0.0/0\""},
             "desiredState": {"interfaces": []},
@@ -55,7 +55,7 @@ mod tests {
             "onDelete": "Restore",
         }))
         .unwrap();
-        let source = Source { name: "p", uid: Some("u"), generation: 3 };
+        let source = OrderSource { name: "p", uid: Some("u"), generation: 3 };
         let order = order("n", source, &policy, policy.desired_state.clone(), Permit::Apply);
         let expected = json!({
             "nodeName": "n", "policyName": "p", "policyUID": "u", "policyGeneration": 3, "permit": "Apply",
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_plan_permits_nothing() {
         let policy = NodeNetworkConfigurationPolicySpec { mode: Mode::Plan, ..Default::default() };
-        let source = Source { name: "p", uid: None, generation: 1 };
+        let source = OrderSource { name: "p", uid: None, generation: 1 };
         assert_eq!(order("n", source, &policy, None, Permit::Apply).permit, Permit::Wait);
     }
 }

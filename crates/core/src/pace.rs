@@ -1,28 +1,28 @@
-//! How often the network may be read when it never stops changing.
+//! How often the network is read while it keeps changing.
 //!
-//! A reading costs more the more interfaces there are (13 ms with 3, a second with 300), so a fixed interval would be
-//! too slow for one node and too dear for another. Readings are paid for in CPU time instead, out of a bucket that
-//! fills slowly. After a quiet time it is full, and the first reading may be made at once.
+//! The cost of a reading depends on the number of interfaces (13 ms with 3, a second with 300), so a fixed interval would
+//! be too slow for one node and too expensive for another. Instead a token bucket limits the CPU time: each reading takes
+//! its cost from a bucket that fills slowly. After a quiet time it is full, and the first reading is made at once.
 
 use std::time::Duration;
 
-/// How much CPU time can be saved up.
+/// The size of the bucket in CPU time.
 pub const BUCKET: Duration = Duration::from_millis(500);
 
-/// How many hundredths of one core flow into the bucket unless somebody says otherwise. The whole process is to stay
-/// below 5 in any minute, and a minute can begin with a full bucket and end with a reading of 600 interfaces (1.2 s,
-/// which is 2 of the 5); noticing that something changed has to be paid for, too.
+/// The default rate at which the bucket fills, in percent of one core. The whole process should stay below 5 % in any
+/// minute. A minute can begin with a full bucket and end with a reading of 600 interfaces (1.2 s, which is 2 % of it),
+/// and processing the events costs CPU time, too.
 pub const PERCENT: u32 = 2;
 
-/// The bucket.
+/// The token bucket.
 #[derive(Clone, Debug)]
 pub struct Pace {
     percent: u32,
-    /// Nanoseconds of CPU time; less than nothing when the last reading was dearer than expected.
+    /// Nanoseconds of CPU time; negative if the last reading cost more than expected.
     level: i128,
-    /// When the level was that, since the start.
+    /// When `level` was computed, since the start.
     at: Duration,
-    /// What the last reading cost; the next one will not be much cheaper.
+    /// The cost of the last reading, as an estimate of the next one.
     last: Duration,
 }
 
@@ -33,12 +33,12 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// One for which so many hundredths of a core flow in, at least one.
+    /// A full bucket that fills at a rate in percent of one core, at least 1.
     pub fn of(percent: u32) -> Self {
         Self { percent: percent.max(1), level: nanoseconds(BUCKET), at: Duration::ZERO, last: Duration::ZERO }
     }
 
-    /// From when on the network may be read. Times are since the start, and never go back.
+    /// The earliest time at which the network may be read. Times are since the start, and monotonic.
     pub fn allowed_at(&self, now: Duration) -> Duration {
         let missing = nanoseconds(self.last.min(BUCKET)) - self.level(now);
         if missing <= 0 {
@@ -48,7 +48,7 @@ impl Pace {
         now.saturating_add(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
-    /// A reading has just been made, and cost this much.
+    /// Records a reading and its cost.
     pub fn spent(&mut self, now: Duration, cpu: Duration) {
         self.level = self.level(now) - nanoseconds(cpu);
         self.at = self.at.max(now);
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn the_dearer_a_reading_the_longer_the_wait_for_the_next() {
+    fn the_higher_the_cost_the_longer_the_wait_for_the_next_reading() {
         let mut pace = Pace::default();
-        // Twenty at 13 ms, one right after the other, are no storm.
+        // Twenty readings of 13 ms in a row do not empty the bucket.
         for _ in 0..20 {
             assert_eq!(pace.allowed_at(ms(100)), ms(100));
             pace.spent(ms(100), ms(13));
         }
-        // With 300 interfaces: after the bucket is empty, as long as 2 % of the time need to pay for one.
+        // With 300 interfaces: once the bucket is empty, the wait is the time in which 2 % of a core make up one reading.
         let mut pace = Pace::default();
         let mut now = Duration::ZERO;
         let mut times = Vec::new();
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_cost_a_day_is_waited_for_without_overflow() {
+    fn an_extreme_cost_does_not_overflow() {
         let mut pace = Pace::default();
         pace.spent(Duration::ZERO, Duration::MAX);
         assert!(pace.allowed_at(ms(1)) > Duration::from_hours(24));
     }
 
     proptest! {
-        /// However events come and whatever readings cost: in any window the bucket, what flows in, and one reading.
+        /// In any window, readings cost at most the bucket, what flows in, and one reading.
         #[test]
         fn no_window_costs_more_than_its_share(
             events in prop::collection::vec((0_u64..20_000, 0_u64..3_000), 1..80)
@@ -124,26 +124,26 @@ mod tests {
             let mut readings: Vec<(Duration, Duration)> = Vec::new();
             for (pause, cost) in events {
                 now = pace.allowed_at(now + ms(pause));
-                prop_assert_eq!(pace.allowed_at(now), now, "waiting as long as said is enough");
+                prop_assert_eq!(pace.allowed_at(now), now, "it may be read at the allowed time");
                 pace.spent(now, ms(cost));
                 readings.push((now, ms(cost)));
             }
             for (first, (begin, _)) in readings.iter().enumerate() {
                 let mut sum = Duration::ZERO;
-                let mut dearest = Duration::ZERO;
+                let mut highest = Duration::ZERO;
                 for (end, cost) in &readings[first..] {
                     sum += *cost;
-                    dearest = dearest.max(*cost);
+                    highest = highest.max(*cost);
                     let window = end.saturating_sub(*begin);
-                    prop_assert!(sum <= BUCKET + window * 5 / 100 + dearest, "{sum:?} in {window:?}");
-                    prop_assert!(sum <= BUCKET + window * PERCENT / 100 + dearest + ms(1), "{sum:?} in {window:?}");
+                    prop_assert!(sum <= BUCKET + window * 5 / 100 + highest, "{sum:?} in {window:?}");
+                    prop_assert!(sum <= BUCKET + window * PERCENT / 100 + highest + ms(1), "{sum:?} in {window:?}");
                 }
             }
         }
 
-        /// A storm with readings that cost the same: neither starved, nor over the limit.
+        /// Permanent events and readings of the same cost: neither below nor above the limit.
         #[test]
-        fn a_storm_uses_its_share_and_no_more(cost in 5_u64..2_000) {
+        fn permanent_events_use_exactly_their_share(cost in 5_u64..2_000) {
             let mut pace = Pace::default();
             let (mut now, mut sum) = (Duration::ZERO, Duration::ZERO);
             let end = Duration::from_mins(10);

@@ -1,7 +1,7 @@
-//! What a policy says of itself: its four conditions, derived from where its nodes stand.
+//! The four conditions of a policy, derived from the phases of its nodes.
 //!
-//! Users' tools match types, statuses, reasons and the sentences with counts. The denominators differ on purpose: nodes
-//! that are Ready for progress, all that take part for success and failure.
+//! Users' tools match types, statuses, reasons and the messages with counts. The denominators differ on purpose: Ready
+//! nodes for progress, all nodes that take part for success and failure.
 
 use jiff::Timestamp;
 use knmstate_api::{
@@ -18,7 +18,7 @@ use crate::{
     rows::{self, Row},
 };
 
-/// What is to be said of a policy, with the sentence that goes with it.
+/// The state of a policy, with the message of its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Summary {
     /// It selects no node.
@@ -29,7 +29,7 @@ pub enum Summary {
 }
 
 impl Summary {
-    /// From where its nodes stand. A node that will try again has not failed.
+    /// Summarizes the counts of its nodes. A node that will try again has not failed.
     pub fn of(tally: &Tally) -> Self {
         let &Tally { nodes, ready, available, failed, aborted, pending, .. } = tally;
         let finished = available + failed + aborted;
@@ -60,9 +60,9 @@ impl Summary {
         Self::Succeeded(format!("{available}/{nodes} nodes successfully configured{unready}"))
     }
 
-    /// With what holds up those that wait, if it is to go on.
+    /// Adds why nodes wait, to a policy that is in progress.
     #[must_use]
-    pub fn held_up(self, remarks: &[String]) -> Self {
+    pub fn with_remarks(self, remarks: &[String]) -> Self {
         match self {
             Self::Progressing(message) if !remarks.is_empty() => {
                 Self::Progressing(format!("{message}: {}", remarks.join("; ")))
@@ -71,16 +71,16 @@ impl Summary {
         }
     }
 
-    /// With what others have not done on some nodes, if all nodes are as ordered. One of them speaks for all: a rollout
-    /// may be large.
+    /// Adds what is missing on some nodes, to a policy that has succeeded: the first node as an example, because a
+    /// rollout may be large.
     #[must_use]
-    pub fn without(self, missing: &[(&str, &str)]) -> Self {
+    pub fn with_missing(self, missing: &[(&str, &str)]) -> Self {
         match (self, missing) {
             (Self::Succeeded(message), [(node, what), others @ ..]) => {
                 let others = match others.len() {
                     0 => String::new(),
-                    1 => " (and something of the kind on 1 other node)".to_owned(),
-                    count => format!(" (and something of the kind on {count} other nodes)"),
+                    1 => " (and similar on 1 other node)".to_owned(),
+                    count => format!(" (and similar on {count} other nodes)"),
                 };
                 Self::Succeeded(format!("{message}; {node}: {what}{others}"))
             }
@@ -88,13 +88,8 @@ impl Summary {
         }
     }
 
-    /// Whether nothing more is going to happen by itself.
-    pub const fn is_final(&self) -> bool {
-        !matches!(self, Self::Progressing(_))
-    }
-
-    /// The sentence that goes with it.
-    pub fn message(&self) -> &str {
+    /// The message of the condition that is true.
+    fn message(&self) -> &str {
         match self {
             Self::NoMatch => "Policy does not match any node",
             Self::Progressing(message) | Self::Succeeded(message) | Self::Failed(message) => message,
@@ -102,55 +97,55 @@ impl Summary {
     }
 }
 
-/// Sets all four conditions.
-pub fn set(conditions: &mut ConditionList, summary: &Summary, now: Timestamp) {
+/// Sets all four conditions to a summary.
+pub fn set_conditions(conditions: &mut ConditionList, summary: &Summary, now: Timestamp) {
     rows::set(conditions, rows(summary), now);
 }
 
-/// Whether the conditions say this already, whenever they began to.
-pub fn says(conditions: &ConditionList, summary: &Summary) -> bool {
+/// Whether the conditions are those of a summary already, with whatever times.
+pub fn is_set(conditions: &ConditionList, summary: &Summary) -> bool {
     rows::are_set(conditions, rows(summary))
 }
 
 fn rows(summary: &Summary) -> [Row; 4] {
-    let unsaid = String::new;
+    let none = String::new;
     let message = summary.message().to_owned();
     match summary {
         Summary::NoMatch => {
             let reason = NO_MATCHING_NODE;
             [
-                (AVAILABLE, False, reason, unsaid()),
-                (DEGRADED, False, reason, unsaid()),
-                (PROGRESSING, False, reason, unsaid()),
+                (AVAILABLE, False, reason, none()),
+                (DEGRADED, False, reason, none()),
+                (PROGRESSING, False, reason, none()),
                 (IGNORED, True, reason, message),
             ]
         }
         Summary::Progressing(_) => {
             let reason = CONFIGURATION_PROGRESSING;
             [
-                (AVAILABLE, Unknown, reason, unsaid()),
-                (DEGRADED, Unknown, reason, unsaid()),
+                (AVAILABLE, Unknown, reason, none()),
+                (DEGRADED, Unknown, reason, none()),
                 (PROGRESSING, True, reason, message),
-                (IGNORED, False, reason, unsaid()),
+                (IGNORED, False, reason, none()),
             ]
         }
         Summary::Succeeded(_) => {
             let reason = SUCCESSFULLY_CONFIGURED;
             [
                 (AVAILABLE, True, reason, message),
-                (DEGRADED, False, reason, unsaid()),
-                (PROGRESSING, False, reason, unsaid()),
-                (IGNORED, False, reason, unsaid()),
+                (DEGRADED, False, reason, none()),
+                (PROGRESSING, False, reason, none()),
+                (IGNORED, False, reason, none()),
             ]
         }
         Summary::Failed(_) => {
             let reason = FAILED_TO_CONFIGURE;
             [
-                (AVAILABLE, False, reason, unsaid()),
+                (AVAILABLE, False, reason, none()),
                 (DEGRADED, True, reason, message),
-                // Odd, and relied upon.
-                (PROGRESSING, False, CONFIGURATION_PROGRESSING, unsaid()),
-                (IGNORED, False, reason, unsaid()),
+                // Not consistent, but tools rely on it.
+                (PROGRESSING, False, CONFIGURATION_PROGRESSING, none()),
+                (IGNORED, False, reason, none()),
             ]
         }
     }
@@ -165,20 +160,20 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     #[test]
-    fn what_others_have_not_done_is_said_of_one_node_for_all() {
+    fn what_is_missing_is_reported_for_the_first_node() {
         let done = || Summary::Succeeded("3/3 nodes successfully configured".to_owned());
         let all = [("n1", "eth1: no lease"), ("n2", "eth1: none"), ("n3", "eth2: none")];
         for (count, rest) in [
             (0, ""),
             (1, "; n1: eth1: no lease"),
-            (2, "; n1: eth1: no lease (and something of the kind on 1 other node)"),
-            (3, "; n1: eth1: no lease (and something of the kind on 2 other nodes)"),
+            (2, "; n1: eth1: no lease (and similar on 1 other node)"),
+            (3, "; n1: eth1: no lease (and similar on 2 other nodes)"),
         ] {
-            let said = done().without(&all[..count]);
-            assert_eq!(said, Summary::Succeeded(format!("3/3 nodes successfully configured{rest}")));
+            let summary = done().with_missing(&all[..count]);
+            assert_eq!(summary, Summary::Succeeded(format!("3/3 nodes successfully configured{rest}")));
         }
         let failed = Summary::Failed("1/3 nodes failed to configure".to_owned());
-        assert_eq!(failed.clone().without(&all), failed);
+        assert_eq!(failed.clone().with_missing(&all), failed);
     }
 
     fn tally(nodes: usize, ready: usize, [available, failed, aborted, pending]: [usize; 4]) -> Tally {
@@ -188,33 +183,33 @@ mod tests {
     #[test]
     fn the_first_rule_that_holds_decides() {
         use Summary::{Failed, NoMatch, Progressing, Succeeded};
-        let said = str::to_owned;
+        let text = str::to_owned;
         for (tally, expected) in [
             (tally(0, 0, [0, 0, 0, 0]), NoMatch),
-            (tally(3, 3, [0, 1, 0, 2]), Failed(said("1/3 nodes failed to configure"))),
+            (tally(3, 3, [0, 1, 0, 2]), Failed(text("1/3 nodes failed to configure"))),
             (
                 tally(3, 3, [0, 2, 1, 0]),
-                Failed(said("2/3 nodes failed to configure, 1 nodes aborted configuration")),
+                Failed(text("2/3 nodes failed to configure, 1 nodes aborted configuration")),
             ),
-            (tally(3, 2, [0, 1, 0, 0]), Failed(said("1/3 nodes failed to configure"))),
-            (tally(3, 3, [0, 0, 0, 1]), Progressing(said("Policy is progressing 0/3 nodes finished"))),
-            (tally(3, 3, [2, 0, 0, 0]), Progressing(said("Policy is progressing 2/3 nodes finished"))),
+            (tally(3, 2, [0, 1, 0, 0]), Failed(text("1/3 nodes failed to configure"))),
+            (tally(3, 3, [0, 0, 0, 1]), Progressing(text("Policy is progressing 0/3 nodes finished"))),
+            (tally(3, 3, [2, 0, 0, 0]), Progressing(text("Policy is progressing 2/3 nodes finished"))),
             (
                 tally(3, 2, [1, 0, 0, 0]),
-                Progressing(said(
+                Progressing(text(
                     "Policy is progressing 1/2 nodes finished, 1 nodes ignored due to NotReady state",
                 )),
             ),
             (
                 tally(3, 2, [2, 0, 0, 1]),
-                Progressing(said(
+                Progressing(text(
                     "Policy is progressing 2/2 nodes finished, 1 pending, 1 nodes ignored due to NotReady state",
                 )),
             ),
-            (tally(3, 3, [3, 0, 0, 0]), Succeeded(said("3/3 nodes successfully configured"))),
+            (tally(3, 3, [3, 0, 0, 0]), Succeeded(text("3/3 nodes successfully configured"))),
             (
                 tally(3, 2, [2, 0, 0, 0]),
-                Succeeded(said("2/3 nodes successfully configured, 1 nodes ignored due to NotReady state")),
+                Succeeded(text("2/3 nodes successfully configured, 1 nodes ignored due to NotReady state")),
             ),
         ] {
             assert_eq!(Summary::of(&tally), expected, "{tally:?}");
@@ -223,7 +218,7 @@ mod tests {
 
     /// Statuses and reasons of Available, Degraded, Progressing and Ignored.
     #[test]
-    fn every_summary_says_what_users_tools_match() {
+    fn every_summary_has_the_conditions_that_users_tools_match() {
         let all = |status: [ConditionStatus; 4], reason| status.map(|status| (status, reason));
         let mut failed = all([False, True, False, False], "FailedToConfigure");
         failed[2].1 = "ConfigurationProgressing";
@@ -237,15 +232,15 @@ mod tests {
             (Summary::Failed("m".to_owned()), failed),
         ] {
             let mut conditions = ConditionList::default();
-            set(&mut conditions, &summary, NOW);
+            set_conditions(&mut conditions, &summary, NOW);
             assert!(conditions.iter().map(|condition| &*condition.type_).eq(TYPES));
             for (type_, expected) in TYPES.into_iter().zip(expected) {
                 let found = conditions.get(type_).unwrap();
                 assert_eq!((found.status, &*found.reason), expected, "{type_} of {summary:?}");
             }
             assert_eq!(conditions.first_true().unwrap().message, summary.message());
-            assert!(says(&conditions, &summary));
-            assert!(!says(&conditions, &Summary::Succeeded("another".to_owned())));
+            assert!(is_set(&conditions, &summary));
+            assert!(!is_set(&conditions, &Summary::Succeeded("another".to_owned())));
         }
     }
 }

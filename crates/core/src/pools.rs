@@ -1,7 +1,7 @@
-//! The MachineConfigPools of OpenShift: which one a node is in, and which nodes of one may be changed next.
+//! The MachineConfigPools of OpenShift: the pool of each node, and which nodes of a pool may begin next.
 //!
-//! The rules are those of the machine-config operator, so that a policy takes nodes away in the same order and at the
-//! same rate as an update of the cluster does, and never beside one.
+//! The rules are those of the machine-config operator, so that a policy changes nodes in the same order and at the same
+//! rate as an update of the cluster, and the two together stay within the limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr
 
 use crate::{limit, selection::meets};
 
-/// Where nodes are, for the order in which they go.
+/// The label by which nodes are ordered.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-/// The pools that every cluster has; others are custom ones.
+/// The pools that every cluster has; all others are custom pools.
 const MASTER: &str = "master";
 const WORKER: &str = "worker";
 
-/// A pool, as an admin has made it.
+/// A MachineConfigPool: its spec as far as a rollout depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
     pub node_selector: Option<LabelSelector>,
@@ -24,49 +24,48 @@ pub struct Pool {
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// What of a node matters to pools.
+/// A node, as far as pools depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     pub name: &'a str,
     pub labels: &'a BTreeMap<String, String>,
     pub created: Option<Timestamp>,
-    /// Whether workloads cannot count on it: it is not Ready or not schedulable, its pool is updating it, or another
-    /// policy is changing it.
+    /// Whether it is not Ready, not schedulable, being updated by its pool, or being changed by another policy.
     pub is_unavailable: bool,
 }
 
 /// All pools with their nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Pools {
-    states: BTreeMap<String, State>,
-    places: BTreeMap<String, Place>,
-    /// Nodes that are in no pool, and why.
-    strays: BTreeMap<String, String>,
+    states: BTreeMap<String, PoolState>,
+    placements: BTreeMap<String, Placement>,
+    /// Nodes without a pool, with the reason.
+    unassigned: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
-struct State {
+struct PoolState {
     paused: bool,
     limit: usize,
     unavailable: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct Placement {
     pool: String,
-    /// By zone, those without one last; then the oldest first.
-    turn: (bool, String, Option<Timestamp>),
+    /// The sort key: by zone, nodes without a zone last; then the oldest first.
+    position: (bool, String, Option<Timestamp>),
 }
 
-/// Who may begin, and why others may not.
+/// Which nodes may begin, and why others may not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     pub nodes: Vec<&'a String>,
     pub remarks: Vec<String>,
 }
 
 impl Pools {
-    /// Puts each node into its pool.
+    /// Assigns each node to its pool.
     pub fn new<'a>(pools: &BTreeMap<String, Pool>, nodes: impl IntoIterator<Item = Member<'a>>) -> Self {
         let mut all = Self::default();
         let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
@@ -75,7 +74,7 @@ impl Pools {
             let pool = match pool_of(pools, &node) {
                 Ok(pool) => pool,
                 Err(why) => {
-                    all.strays.insert(node.name.to_owned(), why);
+                    all.unassigned.insert(node.name.to_owned(), why);
                     continue;
                 }
             };
@@ -84,11 +83,11 @@ impl Pools {
                 unavailable.entry(pool).or_default().insert(node.name.to_owned());
             }
             let zone = node.labels.get(ZONE_LABEL);
-            let turn = (zone.is_none(), zone.cloned().unwrap_or_default(), node.created);
-            all.places.insert(node.name.to_owned(), Place { pool: pool.to_owned(), turn });
+            let position = (zone.is_none(), zone.cloned().unwrap_or_default(), node.created);
+            all.placements.insert(node.name.to_owned(), Placement { pool: pool.to_owned(), position });
         }
         for (name, pool) in pools {
-            let state = State {
+            let state = PoolState {
                 paused: pool.paused,
                 limit: limit::of_pool(pool.max_unavailable.as_ref(), sizes.remove(&**name).unwrap_or(0)),
                 unavailable: unavailable.remove(&**name).unwrap_or_default(),
@@ -98,16 +97,16 @@ impl Pools {
         all
     }
 
-    /// Whether as many of these nodes are in one pool as that may lack.
-    pub(crate) fn are_used_up_by<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> bool {
+    /// Whether these nodes alone reach the limit of a pool.
+    pub(crate) fn reach_a_limit<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> bool {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
-        for place in nodes.filter_map(|node| self.places.get(node)) {
-            *lost.entry(&place.pool).or_default() += 1;
+        for placement in nodes.filter_map(|node| self.placements.get(node)) {
+            *lost.entry(&placement.pool).or_default() += 1;
         }
         lost.iter().any(|(pool, count)| self.states.get(*pool).is_some_and(|pool| *count >= pool.limit))
     }
 
-    /// Which of the candidates may begin beside those that hold a slot already, the failed ones among them.
+    /// Which of the candidates may begin in addition to the nodes that hold a slot, including failed ones.
     pub(crate) fn choose<'a>(
         &self,
         candidates: impl Iterator<Item = &'a String>,
@@ -115,13 +114,13 @@ impl Pools {
         failed: &BTreeSet<&String>,
     ) -> Choice<'a> {
         let mut choice = Choice::default();
-        let mut by_pool: BTreeMap<&String, Vec<(&Place, &'a String)>> = BTreeMap::new();
-        let mut strays: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
+        let mut by_pool: BTreeMap<&String, Vec<(&Placement, &'a String)>> = BTreeMap::new();
+        let mut unassigned: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
         for node in candidates {
-            match (self.places.get(node), self.strays.get(node)) {
-                (Some(place), _) => by_pool.entry(&place.pool).or_default().push((place, node)),
-                (None, Some(why)) => strays.entry(why).or_default().push(node),
-                // It has come since.
+            match (self.placements.get(node), self.unassigned.get(node)) {
+                (Some(placement), _) => by_pool.entry(&placement.pool).or_default().push((placement, node)),
+                (None, Some(why)) => unassigned.entry(why).or_default().push(node),
+                // A node that was added since.
                 (None, None) => {}
             }
         }
@@ -131,37 +130,39 @@ impl Pools {
                 choice.remarks.push(format!("MachineConfigPool {name:?} is paused"));
                 continue;
             }
-            let is_here = |node: &&&String| self.places.get(**node).is_some_and(|place| place.pool == *name);
+            let is_here = |node: &&&String| {
+                self.placements.get(**node).is_some_and(|placement| placement.pool == *name)
+            };
             let missing: BTreeSet<&String> =
                 pool.unavailable.iter().chain(holding.iter().filter(is_here).copied()).collect();
-            // Where more failures are tolerated than may be missing, one goes on all the same.
+            // If more failures are tolerated than the limit, one slot stays free, or the rollout would not continue.
             let at_least = usize::from(missing.iter().all(|node| failed.contains(*node)));
             let free = pool.limit.saturating_sub(missing.len()).max(at_least);
             if free == 0 && !holding.iter().filter(is_here).any(|node| !failed.contains(*node)) {
                 choice.remarks.push(format!(
-                    "MachineConfigPool {name:?} has enough nodes unavailable: {}",
+                    "MachineConfigPool {name:?} has reached its maxUnavailable: {}",
                     some_of(&missing.iter().copied().collect::<Vec<_>>())
                 ));
             }
-            let (missed, mut able): (Vec<_>, Vec<_>) =
+            let (not_ready, mut able): (Vec<_>, Vec<_>) =
                 waiting.into_iter().partition(|(_, node)| pool.unavailable.contains(*node));
             if free > 0 && able.is_empty() {
-                let missed: Vec<_> = missed.into_iter().map(|(_, node)| node).collect();
+                let not_ready: Vec<_> = not_ready.into_iter().map(|(_, node)| node).collect();
                 choice
                     .remarks
-                    .push(format!("{}: not Ready, not schedulable or being updated", some_of(&missed)));
+                    .push(format!("{}: not Ready, not schedulable or being updated", some_of(&not_ready)));
             }
-            able.sort_by_key(|(place, node)| (&place.turn, *node));
+            able.sort_by_key(|(placement, node)| (&placement.position, *node));
             choice.nodes.extend(able.into_iter().take(free).map(|(_, node)| node));
         }
-        for (why, nodes) in strays {
+        for (why, nodes) in unassigned {
             choice.remarks.push(format!("{}: {why}", some_of(&nodes)));
         }
         choice
     }
 }
 
-/// The pool that a node is in, or why it is in none.
+/// The pool of a node, or why it has none.
 fn pool_of<'a>(pools: &'a BTreeMap<String, Pool>, node: &Member<'_>) -> Result<&'a str, String> {
     let matching: Vec<&str> = pools
         .iter()
@@ -180,14 +181,14 @@ fn pool_of<'a>(pools: &'a BTreeMap<String, Pool>, node: &Member<'_>) -> Result<&
     }
 }
 
-/// A selector without any demand selects nothing here, unlike elsewhere.
+/// An empty selector selects nothing here, unlike elsewhere in Kubernetes.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let is_empty = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty);
     !is_empty && meets(selector, labels)
 }
 
-/// A few names, and how many more there are.
+/// The first names, and the number of the others.
 fn some_of(names: &[&String]) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(|name| name.as_str()).collect();

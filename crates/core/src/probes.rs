@@ -1,11 +1,11 @@
-//! What must work after a change for it to stay, and whether it still can.
+//! Probes: what must work after a change, and whether it can still work.
 //!
-//! Before a change every probe is tried; after it, those that count must pass. A probe that cannot pass any more, by
-//! the network as it is read, need not be waited for: see [`Outlook`].
+//! Every probe is tried before a change (the baseline); after it, those that count must pass. There is no need to wait for
+//! a probe that cannot pass in the current network: see [`Forecast`].
 
 mod automatic;
+mod forecast;
 mod lease;
-mod outlook;
 mod readiness;
 mod selection;
 mod sentences;
@@ -15,35 +15,35 @@ use std::{fmt, time::Duration};
 
 use knmstate_api::probe::{DnsProbe, HttpProbe, PingProbe, ProbePolicy, TcpProbe};
 
-pub use lease::{Lease, asked};
-pub use outlook::{Gateway, Loss, Network, Outlook, Server};
-pub use readiness::{Evidence, NodeSeen};
-pub use selection::{ApiAccess, Malformed, Surroundings, select};
-pub use sentences::{Ending, failure, target};
-pub use verdict::{Need, Seen, need};
+pub use forecast::{Forecast, Gateway, Loss, NameServer, Network};
+pub use lease::{AddressLease, requested_leases};
+pub use readiness::{Evidence, NodeReadiness};
+pub use selection::{ApiAccess, InvalidProbe, select};
+pub use sentences::{ProbeFailureKind, failure_message, target};
+pub use verdict::{Observation, Requirement, requirement};
 
-/// One thing to try.
+/// A probe of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// What results and messages call it.
+    /// Its name in results and messages.
     pub name: String,
     pub check: Check,
-    /// When it counts; never Disabled in what [`select`] gives.
+    /// When it counts; [`select`] never returns Disabled ones.
     pub policy: ProbePolicy,
-    /// How long it may take to pass after the change.
+    /// How long it has time to pass after the change.
     pub timeout: Duration,
 }
 
-/// What is tried.
+/// What a probe tests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// The node reaches the API server.
     ApiServer,
     /// The node is Ready.
     NodeReadiness,
-    /// The default gateways answer to ping.
+    /// The default gateways answer a ping.
     DefaultGateway {
-        /// Those that the change itself is about: they must answer, whatever was before.
+        /// The families whose gateway the desired state sets: these must answer, whatever the baseline.
         wanted: Families,
     },
     /// A configured name server answers.
@@ -52,10 +52,10 @@ pub enum Check {
     Tcp(TcpProbe),
     Http(HttpProbe),
     Dns(DnsProbe),
-    Lease(Lease),
+    Lease(AddressLease),
 }
 
-/// One of the two kinds of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     V4,
@@ -65,7 +65,7 @@ pub enum Family {
 impl Family {
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The section of an interface that is about it.
+    /// The key of the family in an interface.
     fn key(self) -> &'static str {
         match self {
             Self::V4 => "ipv4",
@@ -88,7 +88,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// A set of families.
+/// A set of address families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Families {
     pub v4: bool,
@@ -114,16 +114,10 @@ impl Families {
         Family::BOTH.into_iter().filter(move |family| self.contains(*family))
     }
 
-    /// Those that are in either.
+    /// The families that are in either set.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6 }
-    }
-
-    /// Those that are not in `other`.
-    #[must_use]
-    pub fn without(self, other: Self) -> Self {
-        Self { v4: self.v4 && !other.v4, v6: self.v6 && !other.v6 }
     }
 }
 

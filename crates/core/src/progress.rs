@@ -1,19 +1,19 @@
-//! Where a node stands with each of its orders, and what is due next.
+//! The progress of a node with each of its orders, and which are due.
 //!
-//! It is rebuilt from the orders at every start: an order that was carried out before is due once more then, and costs
-//! one look at the network when everything is still as ordered.
+//! It is rebuilt from the orders at every start. An order that was applied before is due once more then; if the network
+//! still matches, nothing is changed.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use knmstate_api::{Mode, NodeNetworkConfigurationEnactmentSpec, Permit};
 
-use crate::enactment::Stage;
+use crate::enactment::EnactmentStage;
 
-/// How often a failed order is tried again, and how long to wait in between.
+/// How often a failed order is tried again, and the pauses between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// Attempts at most, the first one included.
-    pub most: u32,
+    /// The number of attempts, the first one included.
+    pub max_attempts: u32,
     /// The pause after the first failure; it doubles with each further one.
     pub first_pause: Duration,
     pub longest_pause: Duration,
@@ -21,184 +21,174 @@ pub struct Retries {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { most: 5, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(30) }
+        Self { max_attempts: 5, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(30) }
     }
 }
 
 impl Retries {
-    /// How long to wait after this many failures.
-    pub fn pause_after(&self, failures: u32) -> Duration {
+    /// The pause after this many failures.
+    fn pause_after(&self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first_pause.saturating_mul(doubled).min(self.longest_pause)
     }
 }
 
-/// What can be said about trying a failed order again.
+/// Whether a failed order is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setback {
-    /// It cannot help: the order itself has to be changed.
+pub enum FailureKind {
+    /// No: the order itself has to be changed.
     Final,
-    /// It may help.
-    Again,
-    /// The machine could not be asked to do it at all; it may help after this time, or when its service is back.
+    /// Yes.
+    Retryable,
+    /// Yes, but not before this time has passed, or NetworkManager is available again: it did not take the change.
     Unavailable { not_before: Duration },
 }
 
-/// Where a node stands with all of its orders. Times are since some fixed moment, as the caller likes.
+/// The progress of all orders of a node. Times are durations since a fixed moment that the caller chooses.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct OrderProgress {
     retries: Retries,
-    orders: BTreeMap<String, Standing>,
+    orders: BTreeMap<String, TrackedOrder>,
 }
 
 #[derive(Clone, Debug)]
-struct Standing {
+struct TrackedOrder {
     spec: NodeNetworkConfigurationEnactmentSpec,
     failures: u32,
-    at: Point,
+    at: Attempt,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Point {
+enum Attempt {
     Due,
     Later { at: Duration },
     Done,
-    Failed { for_want_of_service: bool },
+    Failed { service_unavailable: bool },
 }
 
-impl Progress {
+impl OrderProgress {
     pub fn new(retries: Retries) -> Self {
         Self { retries, orders: BTreeMap::new() }
     }
 
-    /// Takes over the orders as they are now. One that says something new starts over; one that is gone is forgotten.
-    pub fn take_over<'a>(
+    /// Sets the current orders. A changed order starts over; one that is missing is forgotten.
+    pub fn set_orders<'a>(
         &mut self,
         orders: impl IntoIterator<Item = (&'a str, &'a NodeNetworkConfigurationEnactmentSpec)>,
     ) {
         let mut before = std::mem::take(&mut self.orders);
         for (policy, spec) in orders {
-            let standing = match before.remove(policy) {
-                Some(known) if is_same_order(&known.spec, spec) => Standing { spec: spec.clone(), ..known },
-                _ => Standing { spec: spec.clone(), failures: 0, at: Point::Due },
+            let order = match before.remove(policy) {
+                Some(known) if is_same_order(&known.spec, spec) => {
+                    TrackedOrder { spec: spec.clone(), ..known }
+                }
+                _ => TrackedOrder { spec: spec.clone(), failures: 0, at: Attempt::Due },
             };
-            self.orders.insert(policy.to_owned(), standing);
+            self.orders.insert(policy.to_owned(), order);
         }
     }
 
-    /// Counts attempts that failed in an earlier life.
-    pub fn failed_before(&mut self, policy: &str, failures: u32) {
-        if let Some(standing) = self.orders.get_mut(policy) {
-            standing.failures = failures;
+    /// Sets the number of failed attempts of an order from before a restart.
+    pub fn restore_failures(&mut self, policy: &str, failures: u32) {
+        if let Some(order) = self.orders.get_mut(policy) {
+            order.failures = failures;
         }
     }
 
-    /// The orders to carry out now.
+    /// The orders to apply now.
     pub fn due(&self, now: Duration) -> Vec<&str> {
-        let is_due = |standing: &Standing| match standing.at {
-            Point::Due => true,
-            Point::Later { at } => at <= now,
-            Point::Done | Point::Failed { .. } => false,
+        let is_due = |order: &TrackedOrder| match order.at {
+            Attempt::Due => true,
+            Attempt::Later { at } => at <= now,
+            Attempt::Done | Attempt::Failed { .. } => false,
         };
-        self.with(Permit::Apply).filter(|(_, standing)| is_due(standing)).map(|(policy, _)| policy).collect()
+        self.with(Permit::Apply).filter(|(_, order)| is_due(order)).map(|(policy, _)| policy).collect()
     }
 
-    /// The orders whose turn has not come.
+    /// The orders that wait for their permit.
     pub fn waiting(&self) -> Vec<&str> {
         self.with(Permit::Wait)
-            .filter(|(_, standing)| standing.at != Point::Done)
+            .filter(|(_, order)| order.at != Attempt::Done)
             .map(|(policy, _)| policy)
             .collect()
     }
 
-    /// The orders whose turn will not come.
+    /// The orders that were aborted.
     pub fn aborted(&self) -> Vec<&str> {
         self.with(Permit::Abort).map(|(policy, _)| policy).collect()
     }
 
-    /// When the next order becomes due; `None` when that takes an event.
+    /// When the next order becomes due; `None` if none does without a new event.
     pub fn next_due(&self) -> Option<Duration> {
         self.with(Permit::Apply)
-            .filter_map(|(_, standing)| match standing.at {
-                Point::Due => Some(Duration::ZERO),
-                Point::Later { at } => Some(at),
-                Point::Done | Point::Failed { .. } => None,
+            .filter_map(|(_, order)| match order.at {
+                Attempt::Due => Some(Duration::ZERO),
+                Attempt::Later { at } => Some(at),
+                Attempt::Done | Attempt::Failed { .. } => None,
             })
             .min()
     }
 
-    /// How many attempts of an order have failed.
+    /// The number of failed attempts of an order.
     pub fn failures(&self, policy: &str) -> u32 {
-        self.orders.get(policy).map_or(0, |standing| standing.failures)
+        self.orders.get(policy).map_or(0, |order| order.failures)
     }
 
-    /// The network is as ordered.
+    /// Records that an order is applied.
     pub fn succeeded(&mut self, policy: &str) {
-        if let Some(standing) = self.orders.get_mut(policy) {
-            standing.at = Point::Done;
-            standing.failures = 0;
+        if let Some(order) = self.orders.get_mut(policy) {
+            order.at = Attempt::Done;
+            order.failures = 0;
         }
     }
 
-    /// An attempt failed. Says at which stage the order is now.
-    pub fn failed(&mut self, policy: &str, setback: Setback, now: Duration, why: &str) -> Stage {
+    /// Records a failed attempt; returns the stage of the order.
+    pub fn failed(&mut self, policy: &str, kind: FailureKind, now: Duration, why: &str) -> EnactmentStage {
         let why = why.to_owned();
-        let Some(standing) = self.orders.get_mut(policy) else { return Stage::Failed { why } };
-        standing.failures += 1;
-        let is_last = setback == Setback::Final || standing.failures >= self.retries.most;
+        let Some(order) = self.orders.get_mut(policy) else { return EnactmentStage::Failed { why } };
+        order.failures += 1;
+        let is_last = kind == FailureKind::Final || order.failures >= self.retries.max_attempts;
         if is_last {
-            standing.at =
-                Point::Failed { for_want_of_service: matches!(setback, Setback::Unavailable { .. }) };
-            return Stage::Failed { why };
+            order.at =
+                Attempt::Failed { service_unavailable: matches!(kind, FailureKind::Unavailable { .. }) };
+            return EnactmentStage::Failed { why };
         }
-        let mut pause = self.retries.pause_after(standing.failures);
-        if let Setback::Unavailable { not_before } = setback {
+        let mut pause = self.retries.pause_after(order.failures);
+        if let FailureKind::Unavailable { not_before } = kind {
             pause = pause.max(not_before);
         }
-        standing.at = Point::Later { at: now + pause };
-        Stage::Retrying { attempt: standing.failures + 1, most: self.retries.most, why }
+        order.at = Attempt::Later { at: now + pause };
+        EnactmentStage::Retrying { attempt: order.failures + 1, max_attempts: self.retries.max_attempts, why }
     }
 
-    /// The machine's service is there again: what waited or failed for want of it starts over.
-    pub fn service_is_back(&mut self) {
-        for standing in self.orders.values_mut() {
-            match standing.at {
-                Point::Failed { for_want_of_service: true } => {
-                    standing.at = Point::Due;
-                    standing.failures = 0;
+    /// Records that NetworkManager is available again: orders that waited or failed because it was not start over.
+    pub fn service_available(&mut self) {
+        for order in self.orders.values_mut() {
+            match order.at {
+                Attempt::Failed { service_unavailable: true } => {
+                    order.at = Attempt::Due;
+                    order.failures = 0;
                 }
-                Point::Later { .. } => standing.at = Point::Due,
-                Point::Due | Point::Done | Point::Failed { .. } => {}
+                Attempt::Later { .. } => order.at = Attempt::Due,
+                Attempt::Due | Attempt::Done | Attempt::Failed { .. } => {}
             }
         }
     }
 
-    /// An order that was carried out is to be looked at again.
-    pub fn look_again(&mut self, policy: &str) {
-        if let Some(standing) = self.orders.get_mut(policy).filter(|standing| standing.at == Point::Done) {
-            standing.at = Point::Due;
-        }
-    }
-
-    /// The orders that were carried out.
-    pub fn done(&self) -> impl Iterator<Item = &str> {
-        self.with(Permit::Apply).filter(|(_, standing)| standing.at == Point::Done).map(|(policy, _)| policy)
-    }
-
-    /// Whether nothing will happen any more unless something changes.
+    /// Whether no order is due, now or later, without a new event.
     pub fn is_settled(&self) -> bool {
         self.next_due().is_none()
     }
 
-    fn with(&self, permit: Permit) -> impl Iterator<Item = (&str, &Standing)> {
+    fn with(&self, permit: Permit) -> impl Iterator<Item = (&str, &TrackedOrder)> {
         self.orders
             .iter()
-            .filter(move |(_, standing)| standing.spec.permit == permit && standing.spec.mode == Mode::Apply)
-            .map(|(policy, standing)| (&**policy, standing))
+            .filter(move |(_, order)| order.spec.permit == permit && order.spec.mode == Mode::Apply)
+            .map(|(policy, order)| (&**policy, order))
     }
 }
 
-/// Whether two orders ask for the same, be it permitted yet or not.
+/// Whether two orders differ in nothing but the permit.
 fn is_same_order(
     one: &NodeNetworkConfigurationEnactmentSpec,
     other: &NodeNetworkConfigurationEnactmentSpec,
@@ -223,9 +213,9 @@ mod tests {
         }
     }
 
-    fn with(spec: &NodeNetworkConfigurationEnactmentSpec) -> Progress {
-        let mut progress = Progress::new(Retries::default());
-        progress.take_over([("p", spec)]);
+    fn with(spec: &NodeNetworkConfigurationEnactmentSpec) -> OrderProgress {
+        let mut progress = OrderProgress::new(Retries::default());
+        progress.set_orders([("p", spec)]);
         progress
     }
 
@@ -241,17 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_carried_out_once() {
+    fn an_order_is_applied_once() {
         let mut progress = with(&order(1, Permit::Apply));
         assert_eq!(progress.due(at(0)), ["p"]);
         progress.succeeded("p");
         assert!(progress.due(at(9)).is_empty() && progress.is_settled());
-        progress.take_over([("p", &order(1, Permit::Apply))]);
+        progress.set_orders([("p", &order(1, Permit::Apply))]);
         assert!(progress.is_settled(), "the same order again is nothing new");
-        progress.take_over([("p", &order(2, Permit::Apply))]);
+        progress.set_orders([("p", &order(2, Permit::Apply))]);
         assert_eq!(progress.due(at(9)), ["p"], "a new generation is");
-        progress.take_over([]);
-        assert!(progress.is_settled(), "what is gone is not carried out");
+        progress.set_orders([]);
+        assert!(progress.is_settled(), "a removed order is not applied");
     }
 
     #[test]
@@ -259,11 +249,11 @@ mod tests {
         let mut progress = with(&order(1, Permit::Wait));
         assert!(progress.due(at(0)).is_empty() && progress.is_settled());
         assert_eq!(progress.waiting(), ["p"]);
-        progress.take_over([("p", &order(1, Permit::Apply))]);
+        progress.set_orders([("p", &order(1, Permit::Apply))]);
         assert_eq!(progress.due(at(0)), ["p"]);
         assert!(progress.waiting().is_empty());
         let plan = NodeNetworkConfigurationEnactmentSpec { mode: Mode::Plan, ..order(1, Permit::Apply) };
-        assert!(with(&plan).due(at(0)).is_empty(), "a plan touches nothing, whatever else it says");
+        assert!(with(&plan).due(at(0)).is_empty(), "an order in Plan mode is never due");
     }
 
     #[test]
@@ -271,80 +261,82 @@ mod tests {
         let mut progress = with(&order(1, Permit::Apply));
         let mut now = at(0);
         for attempt in 2..=5 {
-            let stage = progress.failed("p", Setback::Again, now, "why");
-            assert_eq!(stage, Stage::Retrying { attempt, most: 5, why: "why".to_owned() });
+            let stage = progress.failed("p", FailureKind::Retryable, now, "why");
+            assert_eq!(stage, EnactmentStage::Retrying { attempt, max_attempts: 5, why: "why".to_owned() });
             assert!(progress.due(now).is_empty());
             now = progress.next_due().unwrap();
             assert_eq!(progress.due(now), ["p"]);
         }
         assert_eq!(now, at(1 + 2 + 4 + 8));
-        assert_eq!(progress.failed("p", Setback::Again, now, "why"), Stage::Failed { why: "why".to_owned() });
+        assert_eq!(
+            progress.failed("p", FailureKind::Retryable, now, "why"),
+            EnactmentStage::Failed { why: "why".to_owned() }
+        );
         assert!(progress.is_settled());
-        progress.service_is_back();
-        assert!(progress.is_settled(), "it did not fail for want of the service");
+        progress.service_available();
+        assert!(progress.is_settled(), "it did not fail because the service was unavailable");
     }
 
     #[test]
-    fn what_cannot_succeed_is_not_tried_again() {
+    fn a_final_failure_is_not_tried_again() {
         let mut progress = with(&order(1, Permit::Apply));
-        assert!(matches!(progress.failed("p", Setback::Final, at(0), ""), Stage::Failed { .. }));
+        assert!(matches!(progress.failed("p", FailureKind::Final, at(0), ""), EnactmentStage::Failed { .. }));
         assert!(progress.is_settled());
     }
 
     #[test]
-    fn want_of_the_service_ends_when_it_is_back() {
+    fn orders_start_over_when_the_service_is_available_again() {
         let mut progress = with(&order(1, Permit::Apply));
-        let gone = Setback::Unavailable { not_before: at(20) };
-        progress.failed("p", gone, at(0), "");
+        let unavailable = FailureKind::Unavailable { not_before: at(20) };
+        progress.failed("p", unavailable, at(0), "");
         assert_eq!(progress.next_due(), Some(at(20)), "not before the other change is settled");
-        progress.service_is_back();
+        progress.service_available();
         assert_eq!(progress.due(at(1)), ["p"]);
         for _ in 0..4 {
-            progress.failed("p", gone, at(1), "");
+            progress.failed("p", unavailable, at(1), "");
         }
         assert!(progress.is_settled());
-        progress.service_is_back();
+        progress.service_available();
         assert_eq!(progress.due(at(2)), ["p"]);
-        assert_eq!(progress.failures("p"), 0, "with all its attempts");
+        assert_eq!(progress.failures("p"), 0, "and it has all its attempts again");
     }
 
     #[test]
-    fn an_attempt_that_its_maker_did_not_survive_counts() {
+    fn an_attempt_during_which_the_agent_crashed_counts() {
         let mut progress = with(&order(1, Permit::Apply));
-        progress.failed_before("p", 2);
-        progress.failed("p", Setback::Again, at(0), "died");
+        progress.restore_failures("p", 2);
+        progress.failed("p", FailureKind::Retryable, at(0), "died");
         assert_eq!(progress.failures("p"), 3);
         assert_eq!(progress.next_due(), Some(at(4)));
-        progress.failed_before("p", 4);
-        progress.failed("p", Setback::Again, at(0), "died");
-        assert!(progress.is_settled(), "a change that kills the agent each time is given up");
+        progress.restore_failures("p", 4);
+        progress.failed("p", FailureKind::Retryable, at(0), "died");
+        assert!(progress.is_settled(), "a change that crashes the agent every time is not tried for ever");
     }
 
     proptest! {
-        /// Whatever happens in whatever order, there are never more attempts than allowed between two successes,
-        /// new orders or returns of the service.
+        /// For any sequence of events there are never more attempts than allowed for one order.
         #[test]
-        fn attempts_are_bounded(happenings in prop::collection::vec(0_u8..5, 0..60)) {
+        fn attempts_are_bounded(events in prop::collection::vec(0_u8..5, 0..60)) {
             let mut progress = with(&order(1, Permit::Apply));
             let (mut now, mut attempts, mut generation) = (at(0), 0, 1);
-            for happening in happenings {
+            for event in events {
                 now += at(7);
-                match happening {
+                match event {
                     0 => {
                         generation += 1;
-                        progress.take_over([("p", &order(generation, Permit::Apply))]);
+                        progress.set_orders([("p", &order(generation, Permit::Apply))]);
                         attempts = 0;
                     }
-                    1 => progress.take_over([("p", &order(generation, Permit::Apply))]),
-                    2 => progress.take_over([("p", &order(generation, Permit::Wait))]),
+                    1 => progress.set_orders([("p", &order(generation, Permit::Apply))]),
+                    2 => progress.set_orders([("p", &order(generation, Permit::Wait))]),
                     _ => {
                         if progress.due(now).contains(&"p") {
                             attempts += 1;
-                            progress.failed("p", Setback::Again, now, "");
+                            progress.failed("p", FailureKind::Retryable, now, "");
                         }
                     }
                 }
-                prop_assert!(attempts <= Retries::default().most);
+                prop_assert!(attempts <= Retries::default().max_attempts);
             }
         }
     }

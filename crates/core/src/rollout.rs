@@ -1,73 +1,73 @@
-//! How a policy spreads over its nodes: who may begin, who waits, and when it is over.
+//! Rollouts: which nodes of a policy may begin, which wait, and when the rollout is over.
 //!
-//! Everything is derived from the enactments as they are, and nothing is counted anywhere else: whoever decides can die
-//! at any instant, and the next one comes to the same decision. That holds because
+//! Every decision is derived from the current enactments; no count is stored anywhere. So a controller can crash at any
+//! instant, and the next leader makes the same decision. That needs two rules:
 //!
-//! - a permit, once given for a generation of a policy, is never taken back: `Wait` becomes `Apply` or `Abort`, and both
-//!   stay;
-//! - a node that was permitted and has not finished keeps its permit in the next generation. It may be in the middle of
-//!   its work, and to let another one begin in its place would be one too many.
+//! - A permit that was granted for a generation of a policy is never revoked: `Wait` becomes `Apply` or `Abort`, and both
+//!   are final.
+//! - A node that was permitted and has not finished keeps its permit in the next generation: it may be applying its
+//!   order, and one more node in its place would exceed the limit.
 
-pub mod facts;
+mod facts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use knmstate_api::{NodeNetworkConfigurationPolicySpec, Permit, rollout::Canary};
 
-pub use self::facts::{enactment_facts, speaks_of};
+pub use self::facts::{enactment_facts, is_about};
 use crate::{limit, pools::Pools, selection::meets};
 
-/// How long a node that went away may hold up a rollout, unless the policy says otherwise.
-pub const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+/// How long a rollout waits for a node that is not healthy, unless the policy sets a deadline.
+const NODE_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long a rollout that pools hold up may go without a look.
-const POOL_LOOK: SignedDuration = SignedDuration::from_mins(1);
+/// How often a rollout that waits for a pool is decided again.
+const POOL_RECHECK: SignedDuration = SignedDuration::from_mins(1);
 
-/// A node that a policy is for.
+/// A node that a policy selects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Since when nobody can expect anything of it: its kubelet or its handler is gone. `None` for a node that is well.
+    /// Since when its kubelet or its handler is gone. `None` for a healthy node.
     pub away_since: Option<Timestamp>,
-    /// Whether it is Ready. One that is not is left out of the count of a rollout's progress.
+    /// Whether it is Ready. Others do not count in the progress of the rollout.
     pub is_ready: bool,
-    /// Whether it runs a handler. One that does not takes no part.
+    /// Whether it runs a handler. Others take no part in the rollout.
     pub has_handler: bool,
-    /// Whether it goes first, where only some do.
+    /// Whether it is a canary.
     pub is_canary: bool,
 }
 
 /// The enactment of a policy on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Enactment {
-    /// `None` if kubernetes-nmstate has made it.
+    /// `None` for one that kubernetes-nmstate has created.
     pub order: Option<Order>,
-    /// What the node says of the present generation.
-    pub stage: Stage,
+    /// The result for the current generation.
+    pub outcome: NodeOutcome,
 }
 
-/// What of an order matters for a rollout.
+/// The facts about an order that a rollout depends on.
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     pub permit: Permit,
     pub permit_time: Option<Timestamp>,
-    /// Whether it is of the present generation.
+    /// Whether it is of the current generation.
     pub is_current: bool,
-    /// Whether it asks for what the present generation asks for.
-    pub asks_the_same: bool,
-    /// Whether the node has carried it out, or has failed with it for good: it is not at work on it.
+    /// Whether it differs from the order of the current generation in nothing but its generation and permit.
+    pub is_same_request: bool,
+    /// Whether the node has applied it, or has finally failed: it no longer works on it.
     pub is_finished: bool,
-    /// Whether the node has carried it out.
-    pub is_carried_out: bool,
+    /// Whether the node has applied it.
+    pub is_applied: bool,
 }
 
-/// How far a node is with the present generation.
+/// The result of a node for the current generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// It has said nothing, or nothing that lasts: it waits, or it is at work.
+pub enum NodeOutcome {
+    /// No final result yet: the node waits, or applies its order.
     #[default]
-    Open,
+    Unfinished,
     Available {
         since: Option<Timestamp>,
     },
@@ -75,48 +75,48 @@ pub enum Stage {
     Aborted,
 }
 
-/// What a policy says about its rollout.
+/// What a rollout depends on apart from its nodes.
 #[derive(Clone, Debug)]
-pub struct Terms<'a> {
+pub struct RolloutContext<'a> {
     pub policy: &'a NodeNetworkConfigurationPolicySpec,
-    /// The pools that it goes through, where it says so.
+    /// The MachineConfigPools, if the policy is rolled out through them.
     pub pools: Option<&'a Pools>,
     pub now: Timestamp,
 }
 
-/// What follows for the nodes of a policy.
+/// What a rollout decides for the nodes of its policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The permit of each node that is to have an order. Others are to have none.
+    /// The permit of each node that gets an order. Other nodes get none.
     pub permits: BTreeMap<String, Permit>,
     pub tally: Tally,
-    /// What holds up nodes that wait, beside those that are at work.
+    /// Reasons why nodes wait, other than nodes that are at work.
     pub remarks: Vec<String>,
-    /// When to decide anew though nothing has happened.
+    /// When to decide again even if nothing changes.
     pub again_at: Option<Timestamp>,
 }
 
-/// Where the nodes of a policy stand.
+/// The number of nodes of a policy by their phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Nodes that take part.
+    /// Nodes that take part in the rollout.
     pub nodes: usize,
-    /// Those of them that are Ready.
+    /// The Ready ones among them.
     pub ready: usize,
     pub available: usize,
     pub failed: usize,
     pub aborted: usize,
-    /// Nodes that wait for their turn.
+    /// Nodes that wait for their permit.
     pub pending: usize,
-    /// Nodes that hold a slot: at work, or failed.
+    /// Nodes that hold a slot: they apply their order, or have failed.
     pub holding: usize,
 }
 
-/// Where a node stands.
+/// The phase of a node in a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// It may work, and nothing is heard of it yet.
-    AtWork {
+enum NodePhase {
+    /// Permitted to apply its order, without a final result.
+    Applying {
         since: Option<Timestamp>,
     },
     Done {
@@ -124,42 +124,42 @@ enum Standing {
     },
     Failed,
     Aborted,
-    /// It has no permit.
-    Candidate,
+    /// Without a permit.
+    Waiting,
 }
 
-/// Decides about all nodes of a policy. `nodes` are those that it selects, by name.
+/// Decides for all nodes of a policy. `nodes` are those that it selects, by name.
 pub fn decide(
-    terms: &Terms<'_>,
+    context: &RolloutContext<'_>,
     nodes: &BTreeMap<String, Node>,
     enactments: &BTreeMap<String, Enactment>,
 ) -> Decision {
     let mut decision = Decision::default();
     let mut candidates = Vec::new();
-    let mut standings = BTreeMap::new();
+    let mut phases = BTreeMap::new();
     for (name, node) in nodes {
         let enactment = enactments.get(name);
-        // Its enactment stays while its handler is replaced, but without one there is nobody to begin.
+        // A node keeps its enactment while its handler is replaced; a node without both cannot begin.
         if enactment.is_none() && !node.has_handler {
             continue;
         }
-        let standing = standing(enactment);
-        standings.insert(name, standing);
-        let permit = match standing {
-            Standing::AtWork { .. } | Standing::Done { .. } | Standing::Failed => Permit::Apply,
-            Standing::Aborted => Permit::Abort,
-            Standing::Candidate => Permit::Wait,
+        let phase = phase(enactment);
+        phases.insert(name, phase);
+        let permit = match phase {
+            NodePhase::Applying { .. } | NodePhase::Done { .. } | NodePhase::Failed => Permit::Apply,
+            NodePhase::Aborted => Permit::Abort,
+            NodePhase::Waiting => Permit::Wait,
         };
         decision.permits.insert(name.clone(), permit);
-        if standing == Standing::Candidate {
+        if phase == NodePhase::Waiting {
             candidates.push((name, node));
         }
     }
-    let holding = count(&mut decision, terms, nodes, &standings);
-    let failed: BTreeSet<&String> = failed(&standings).collect();
+    let holding = count(&mut decision, context, nodes, &phases);
+    let failed: BTreeSet<&String> = failed(&phases).collect();
 
-    let limit = limit(terms, decision.tally.nodes);
-    let verdict = verdict(terms, nodes, &standings, &decision.tally, limit);
+    let limit = limit(context, decision.tally.nodes);
+    let verdict = verdict(context, nodes, &phases, &decision.tally, limit);
     let may_begin: Vec<&String> = match verdict {
         Verdict::Stop => {
             for (name, _) in candidates {
@@ -170,26 +170,26 @@ pub fn decide(
             return decision;
         }
         Verdict::Hold { until } => {
-            decision.look_again(until);
+            decision.decide_again(until);
             Vec::new()
         }
         Verdict::CanariesOnly => begin_in_order(candidates.into_iter().filter(|(_, node)| node.is_canary)),
         Verdict::Go => begin_in_order(candidates.into_iter()),
     };
-    let may_begin = match terms.pools {
+    let may_begin = match context.pools {
         Some(pools) => {
             let choice = pools.choose(may_begin.into_iter(), &holding, &failed);
             if !choice.remarks.is_empty() {
-                // Whatever it waits for is seen when it happens; should it not be, then at this time.
-                decision.look_again(terms.now.checked_add(POOL_LOOK).ok());
+                // A change of the pool triggers a decision; this time is for changes that were missed.
+                decision.decide_again(context.now.checked_add(POOL_RECHECK).ok());
             }
             decision.remarks = choice.remarks;
             choice.nodes
         }
         None => may_begin,
     };
-    // Failed nodes keep their slots. Where more of them are tolerated than there are slots, one is left all the same:
-    // else the rollout would neither go on nor stop.
+    // Failed nodes keep their slots. If more failures are tolerated than there are slots, one slot stays free, or the
+    // rollout would neither continue nor stop.
     let at_least = usize::from(decision.tally.holding == failed.len());
     let free = limit.saturating_sub(decision.tally.holding).max(at_least);
     for name in may_begin.into_iter().take(free) {
@@ -201,57 +201,59 @@ pub fn decide(
 }
 
 impl Decision {
-    fn look_again(&mut self, at: Option<Timestamp>) {
+    fn decide_again(&mut self, at: Option<Timestamp>) {
         self.again_at = [self.again_at, at].into_iter().flatten().min();
     }
 }
 
-fn standing(enactment: Option<&Enactment>) -> Standing {
-    let Some(enactment) = enactment else { return Standing::Candidate };
+fn phase(enactment: Option<&Enactment>) -> NodePhase {
+    let Some(enactment) = enactment else { return NodePhase::Waiting };
     let Some(order) = &enactment.order else {
-        // Taken over from kubernetes-nmstate: what it has done is not done again, what it has not, waits its turn.
-        return match enactment.stage {
-            Stage::Available { since } => Standing::Done { since },
-            Stage::Open | Stage::Failed | Stage::Aborted => Standing::Candidate,
+        // Taken over from kubernetes-nmstate: what it has applied is not applied again; other nodes wait.
+        return match enactment.outcome {
+            NodeOutcome::Available { since } => NodePhase::Done { since },
+            NodeOutcome::Unfinished | NodeOutcome::Failed | NodeOutcome::Aborted => NodePhase::Waiting,
         };
     };
     if !order.is_current {
         return match order.permit {
-            // To say so costs the node a look at its network, and nothing else.
-            Permit::Apply if order.is_carried_out && order.asks_the_same => Standing::Done { since: None },
-            Permit::Apply if !order.is_finished => Standing::AtWork { since: order.permit_time },
-            _ => Standing::Candidate,
+            // The node finds that its network matches, and changes nothing.
+            Permit::Apply if order.is_applied && order.is_same_request => NodePhase::Done { since: None },
+            Permit::Apply if !order.is_finished => NodePhase::Applying { since: order.permit_time },
+            _ => NodePhase::Waiting,
         };
     }
-    match (order.permit, enactment.stage) {
-        (Permit::Wait | Permit::Restore, _) => Standing::Candidate,
-        (Permit::Abort, _) => Standing::Aborted,
-        (Permit::Apply, Stage::Available { since }) => Standing::Done { since },
-        (Permit::Apply, Stage::Failed) => Standing::Failed,
-        (Permit::Apply, Stage::Open | Stage::Aborted) => Standing::AtWork { since: order.permit_time },
+    match (order.permit, enactment.outcome) {
+        (Permit::Wait | Permit::Restore, _) => NodePhase::Waiting,
+        (Permit::Abort, _) => NodePhase::Aborted,
+        (Permit::Apply, NodeOutcome::Available { since }) => NodePhase::Done { since },
+        (Permit::Apply, NodeOutcome::Failed) => NodePhase::Failed,
+        (Permit::Apply, NodeOutcome::Unfinished | NodeOutcome::Aborted) => {
+            NodePhase::Applying { since: order.permit_time }
+        }
     }
 }
 
-/// Counts, and says who holds a slot.
+/// Counts the nodes; returns those that hold a slot.
 fn count<'a>(
     decision: &mut Decision,
-    terms: &Terms<'_>,
+    context: &RolloutContext<'_>,
     nodes: &BTreeMap<String, Node>,
-    standings: &BTreeMap<&'a String, Standing>,
+    phases: &BTreeMap<&'a String, NodePhase>,
 ) -> BTreeSet<&'a String> {
     let mut holding = BTreeSet::new();
-    for (&name, standing) in standings {
+    for (&name, phase) in phases {
         let node = &nodes[name];
-        if let Standing::AtWork { since } = standing {
-            match given_up_at(terms, node, *since) {
-                Some(time) if time <= terms.now => {}
+        if let NodePhase::Applying { since } = phase {
+            match given_up_at(context, node, *since) {
+                Some(time) if time <= context.now => {}
                 later => {
-                    decision.look_again(later);
+                    decision.decide_again(later);
                     holding.insert(name);
                 }
             }
         }
-        if *standing == Standing::Failed {
+        if *phase == NodePhase::Failed {
             holding.insert(name);
         }
         if !node.has_handler {
@@ -260,43 +262,43 @@ fn count<'a>(
         let tally = &mut decision.tally;
         tally.nodes += 1;
         tally.ready += usize::from(node.is_ready);
-        match standing {
-            Standing::AtWork { .. } => {}
-            Standing::Done { .. } => tally.available += 1,
-            Standing::Failed => tally.failed += 1,
-            Standing::Aborted => tally.aborted += 1,
-            Standing::Candidate => tally.pending += 1,
+        match phase {
+            NodePhase::Applying { .. } => {}
+            NodePhase::Done { .. } => tally.available += 1,
+            NodePhase::Failed => tally.failed += 1,
+            NodePhase::Aborted => tally.aborted += 1,
+            NodePhase::Waiting => tally.pending += 1,
         }
     }
     decision.tally.holding = holding.len();
     holding
 }
 
-fn failed<'a>(standings: &BTreeMap<&'a String, Standing>) -> impl Iterator<Item = &'a String> {
-    standings.iter().filter(|(_, standing)| **standing == Standing::Failed).map(|(name, _)| *name)
+fn failed<'a>(phases: &BTreeMap<&'a String, NodePhase>) -> impl Iterator<Item = &'a String> {
+    phases.iter().filter(|(_, phase)| **phase == NodePhase::Failed).map(|(name, _)| *name)
 }
 
-/// How many nodes may hold a slot at once. Where pools say that, a policy need not.
-fn limit(terms: &Terms<'_>, nodes: usize) -> usize {
-    match (terms.pools, &terms.policy.max_unavailable) {
+/// How many nodes may hold a slot at the same time. With pools there is no limit unless the policy sets one.
+fn limit(context: &RolloutContext<'_>, nodes: usize) -> usize {
+    match (context.pools, &context.policy.max_unavailable) {
         (Some(_), None) => usize::MAX,
         (_, wanted) => limit::at_once(wanted.as_ref(), nodes),
     }
 }
 
-/// When a rollout no longer waits for a node that may work since then; `None` for one that is well, when the policy sets
-/// no deadline: that one will report.
-fn given_up_at(terms: &Terms<'_>, node: &Node, permitted: Option<Timestamp>) -> Option<Timestamp> {
-    let deadline = terms.policy.rollout.as_ref().and_then(|rollout| rollout.progress_deadline);
+/// When the rollout stops waiting for a node that was permitted at this time; `None` if it waits without limit: for a
+/// healthy node of a policy without a deadline.
+fn given_up_at(context: &RolloutContext<'_>, node: &Node, permitted: Option<Timestamp>) -> Option<Timestamp> {
+    let deadline = context.policy.rollout.as_ref().and_then(|rollout| rollout.progress_deadline);
     if let (Some(deadline), Some(permitted)) = (deadline, permitted) {
         return permitted.checked_add(deadline.as_std()).ok();
     }
     let away = node.away_since?;
     let since = permitted.map_or(away, |permitted| permitted.max(away));
-    since.checked_add(PATIENCE).ok()
+    since.checked_add(NODE_TIMEOUT).ok()
 }
 
-/// What is done about those that have no permit.
+/// What happens to nodes without a permit.
 enum Verdict {
     Go,
     CanariesOnly,
@@ -305,58 +307,57 @@ enum Verdict {
 }
 
 fn verdict(
-    terms: &Terms<'_>,
+    context: &RolloutContext<'_>,
     nodes: &BTreeMap<String, Node>,
-    standings: &BTreeMap<&String, Standing>,
+    phases: &BTreeMap<&String, NodePhase>,
     tally: &Tally,
     limit: usize,
 ) -> Verdict {
-    let rollout = terms.policy.rollout.as_ref();
+    let rollout = context.policy.rollout.as_ref();
     let tolerated = rollout
         .and_then(|rollout| rollout.max_failures.as_ref())
         .and_then(|failures| limit::tolerated(failures, tally.nodes));
-    // As many as may be at work at once, unless said otherwise: failed nodes keep their slots, and none is left then.
+    // The default is the limit of nodes at work: failed nodes keep their slots, and then none is left.
     let is_over = match tolerated {
         Some(tolerated) => tally.failed > tolerated,
         None => {
-            tally.failed >= limit || terms.pools.is_some_and(|pools| pools.are_used_up_by(failed(standings)))
+            tally.failed >= limit || context.pools.is_some_and(|pools| pools.reach_a_limit(failed(phases)))
         }
     };
     if is_over {
         return Verdict::Stop;
     }
     let Some(rollout) = rollout else { return Verdict::Go };
-    let canaries =
-        || standings.iter().filter(|(name, _)| nodes[**name].is_canary).map(|(_, standing)| *standing);
-    if canaries().any(|standing| standing == Standing::Failed) {
+    let canaries = || phases.iter().filter(|(name, _)| nodes[**name].is_canary).map(|(_, phase)| *phase);
+    if canaries().any(|phase| phase == NodePhase::Failed) {
         return Verdict::Stop;
     }
     if rollout.paused {
         return Verdict::Hold { until: None };
     }
-    if canaries().any(|standing| !matches!(standing, Standing::Done { .. })) {
+    if canaries().any(|phase| !matches!(phase, NodePhase::Done { .. })) {
         return Verdict::CanariesOnly;
     }
     let soak = rollout.canary.as_ref().and_then(|canary| canary.soak);
-    let last = canaries().filter_map(|standing| match standing {
-        Standing::Done { since } => since,
+    let last = canaries().filter_map(|phase| match phase {
+        NodePhase::Done { since } => since,
         _ => None,
     });
     let soaked = soak.and_then(|soak| last.max()?.checked_add(soak.as_std()).ok());
     match soaked {
-        Some(time) if time > terms.now => Verdict::Hold { until: Some(time) },
+        Some(time) if time > context.now => Verdict::Hold { until: Some(time) },
         _ => Verdict::Go,
     }
 }
 
-/// Nodes that are well come first: one that is not may keep its slot for long.
+/// Healthy nodes come first: another one may keep its slot for a long time.
 fn begin_in_order<'a>(candidates: impl Iterator<Item = (&'a String, &'a Node)>) -> Vec<&'a String> {
     let mut candidates: Vec<_> = candidates.filter(|(_, node)| node.has_handler).collect();
     candidates.sort_by_key(|(name, node)| (!node.is_ready || node.away_since.is_some(), *name));
     candidates.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Which of the selected nodes go first.
+/// Which of the selected nodes are canaries.
 pub fn canaries<'a>(
     canary: &Canary,
     nodes: impl IntoIterator<Item = (&'a String, &'a BTreeMap<String, String>)>,

@@ -1,11 +1,11 @@
-//! Which nodes a policy is for.
+//! Which nodes a policy selects.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use knmstate_api::NodeNetworkConfigurationPolicySpec;
 
-/// Whether a policy is for a node with these labels. One without selectors is for every node.
+/// Whether a policy selects a node with these labels. A policy without selectors selects every node.
 pub fn selects(policy: &NodeNetworkConfigurationPolicySpec, labels: &BTreeMap<String, String>) -> bool {
     has_all(&policy.node_selector, labels)
         && policy.node_label_selector.as_ref().is_none_or(|selector| meets(selector, labels))
@@ -20,7 +20,7 @@ pub(crate) fn meets(selector: &LabelSelector, labels: &BTreeMap<String, String>)
         && selector.match_expressions.iter().flatten().all(|requirement| meets_one(requirement, labels))
 }
 
-/// An operator that Kubernetes does not have selects nothing; the API server does not let one pass.
+/// An unknown operator selects nothing; the API server refuses it.
 fn meets_one(requirement: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
     let value = labels.get(&requirement.key);
     let is_listed = || value.is_some_and(|value| requirement.values.iter().flatten().any(|one| one == value));

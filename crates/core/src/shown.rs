@@ -1,37 +1,37 @@
-//! What of a network is shown to the world.
+//! The part of a node's network that is reported.
 //!
-//! | part | what is shown of it |
+//! | part | what is reported |
 //! |---|---|
 //! | the document | `interfaces`, always; `routes`, `dns-resolver`, `ovn`, `hostname`; `route-rules` and `ovs-db` if there are any |
-//! | interfaces | all but veths that are not managed, which are those of pods |
-//! | an interface | all of it but what changes by itself: see [`TIMERS`] and [`LIFETIMES`] |
-//! | routes | those over an interface that is shown, and those that lead nowhere, such as blackholes |
+//! | interfaces | all except unmanaged veths, which are those of pods |
+//! | an interface | everything except values that change by themselves: see `TIMERS` and `LIFETIMES` |
+//! | routes | those through a reported interface, and those without an interface, such as blackholes |
 //! | name servers | `server`, `search`, and `options` if there are any |
 //! | OVN | `localnet`, `bridge` and `state` of each mapping |
 //!
-//! These are the rules of kubernetes-nmstate, because users compare its text with that of before; but everything that can
-//! be asked for is told back, also what that project leaves out: rules, host name, options, routes that lead nowhere.
+//! These are the rules of kubernetes-nmstate, because users compare the text with that of before. In addition everything
+//! that can be configured is reported, also what that project leaves out: route rules, host name, resolver options,
+//! routes without an interface.
 //!
-//! What else moves in the output of nmstate 2.2.62 does so because something has happened (a neighbour by LLDP, the
-//! speed of a link, an address that the kernel made up) and is shown. It has no counters, and its routes do not say
-//! when they expire.
+//! Other values in the output of nmstate 2.2.62 change only when something has happened (an LLDP neighbour, the speed of
+//! a link, an address that the kernel generated), and are reported. It has no counters, and no expiry times of routes.
 //!
-//! Two readings of the same network give the same document, in whatever order the kernel tells of it. Lists whose
-//! order means nothing are sorted. Addresses and name servers are not among them: the first one is the one to be used.
+//! Two readings of the same network give the same document, whatever order the kernel lists it in: lists whose order
+//! does not matter are sorted. Addresses and name servers are not, because the first one is preferred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Document, MAIN_TABLE, interfaces, objects, text};
+use knmstate_document::{Document, MAIN_TABLE, interfaces, objects, text};
 
-/// What counts down in the options of a Linux bridge.
-pub const TIMERS: [&str; 2] = ["gc-timer", "hello-timer"];
+/// Timers in the options of a Linux bridge, which change all the time.
+const TIMERS: [&str; 2] = ["gc-timer", "hello-timer"];
 
-/// What counts down in an address that was given for a time.
-pub const LIFETIMES: [&str; 2] = ["preferred-life-time", "valid-life-time"];
+/// Lifetimes of dynamic addresses, which change all the time.
+const LIFETIMES: [&str; 2] = ["preferred-life-time", "valid-life-time"];
 
-/// The lists of an interface whose order means nothing. nmstate sorts most of them already, but promises none.
+/// The lists of an interface whose order does not matter. nmstate sorts most of them, but does not guarantee it.
 const SETS: [&[&str]; 5] = [
     &["alt-names"],
     &["bridge", "port"],
@@ -112,12 +112,12 @@ fn below<'a>(object: &'a mut Document, path: &[&str]) -> Option<&'a mut Value> {
     rest.iter().try_fold(object.get_mut(*first)?, |value, key| value.get_mut(*key))
 }
 
-/// What an entry of a list of names is called, whether it is a name or an object with one.
+/// The name of an entry in a list of names, which is a string or an object with a name.
 fn entry_name(entry: &Value) -> &str {
     entry.as_str().or_else(|| entry.get("name")?.as_str()).unwrap_or_default()
 }
 
-/// Makes a value a text, also if it is missing, or reads like a number to whoever wrote it.
+/// Makes a value a string if it is missing or has another type: an interface name such as 7 may be a number.
 fn force_text(object: &mut Document, key: &str) {
     let forced = match object.get(key) {
         Some(Value::String(_)) => return,
@@ -127,7 +127,7 @@ fn force_text(object: &mut Document, key: &str) {
     object.insert(key.to_owned(), Value::String(forced));
 }
 
-/// The parts of a section, each as `part` shows it; `None` if the section is not there.
+/// The given keys of a section, each mapped by `part`; `None` if there is no such section.
 fn section(document: &Document, name: &str, keys: &[&str], part: impl Fn(&Value) -> Value) -> Option<Value> {
     let section = document.get(name)?.as_object()?;
     let parts = keys.iter().filter_map(|key| Some(((*key).to_owned(), part(section.get(*key)?))));
@@ -136,15 +136,15 @@ fn section(document: &Document, name: &str, keys: &[&str], part: impl Fn(&Value)
 
 fn shown_routes(list: &Value, names: &BTreeSet<&str>) -> Value {
     let mut routes: Vec<Document> = objects(Some(list)).cloned().collect();
-    let leads_nowhere =
+    let has_no_interface =
         |route: &Document| route.contains_key("route-type") && text(route, "next-hop-interface").is_empty();
     for route in &mut routes {
         force_text(route, "destination");
-        if !leads_nowhere(route) {
+        if !has_no_interface(route) {
             force_text(route, "next-hop-interface");
         }
     }
-    routes.retain(|route| names.contains(text(route, "next-hop-interface")) || leads_nowhere(route));
+    routes.retain(|route| names.contains(text(route, "next-hop-interface")) || has_no_interface(route));
     routes.sort_by_cached_key(|route| {
         let number = |key| route.get(key).and_then(Value::as_i64);
         let table = route.get("table-id").and_then(Value::as_u64).unwrap_or(MAIN_TABLE);
@@ -153,7 +153,7 @@ fn shown_routes(list: &Value, names: &BTreeSet<&str>) -> Value {
     json!(routes)
 }
 
-/// A rule is looked at in the order of the priorities; where two have the same, any order is as good.
+/// Route rules are sorted by priority; the order of equal priorities does not matter, but has to be stable.
 fn shown_rules(observed: &Document) -> Option<Vec<Document>> {
     let mut rules: Vec<Document> = objects(observed.get("route-rules")?.get("config")).cloned().collect();
     rules.sort_by_cached_key(|rule| (rule.get("priority").and_then(Value::as_i64), everything(rule)));
@@ -172,7 +172,7 @@ fn shown_resolver(resolver: &Value) -> Value {
     shown
 }
 
-/// Without any mapping it is there and empty, as nmstate says it when it has asked Open vSwitch.
+/// Empty if there are no mappings, as in the output of nmstate when Open vSwitch runs.
 fn shown_ovn(observed: &Document) -> Option<Value> {
     let ovn = observed.get("ovn")?.as_object()?;
     let mut mappings: Vec<Value> = objects(ovn.get("bridge-mappings"))

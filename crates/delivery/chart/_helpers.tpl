@@ -3,7 +3,7 @@
 {{- with .Values.prefix }}{{ . }}-{{ end }}
 {{- end }}
 
-{{/* Where handlers and controller run: beside the operator, unless told otherwise. */}}
+{{/* Where handlers and controller run: beside the operator, unless configured otherwise. */}}
 {{- define "knmstate.handlerNamespace" -}}
 {{- default .Release.Namespace .Values.handlerNamespace }}
 {{- end }}

@@ -1,14 +1,16 @@
-//! What can go wrong at the door to the machine, sorted by what the caller and the user can do about it.
+//! Why a host refused or failed, by what the caller and the user can do about it.
 
-use std::fmt;
 use std::time::Duration;
+
+use knmstate_document::{InvalidDocument, Place};
+use knmstate_offline::captures::CaptureError;
 
 use crate::host::{Checkpoint, Operation};
 
 /// Why the machine did not do what was asked.
 ///
-/// The variants are decisions, not sources: two failures with the same cure are the same variant, wherever they
-/// came from. No variant carries a secret: values that may be one are hidden before they get here.
+/// A variant is a remedy, not a source: two failures that call for the same action are the same variant. No variant
+/// carries a secret: values that may be one are hidden before they get here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -21,13 +23,13 @@ pub enum HostError {
     #[error("{place}: this machine cannot do {what}: {why}")]
     Unsupported { place: Place, what: String, why: String },
 
-    /// What the document stands on is not there, or not as it has to be, yet; another change, or a person with a cable,
-    /// may bring it.
+    /// Something that the document depends on does not exist yet, or is not configured as required. Another change, or
+    /// the admin with a cable, may provide it.
     /// Nothing was touched.
     #[error("{place}: {what}")]
     Missing { place: Place, what: String },
 
-    /// Another change is open on this machine, ours or somebody else's; there is never more than one.
+    /// Another change is open on this host, ours or another program's; there is never more than one.
     #[error("another change of the network is still open on this machine (checkpoint {checkpoint}, {})", guard_text(*.rolls_back_in))]
     Busy { checkpoint: Checkpoint, rolls_back_in: Option<Duration> },
 
@@ -64,7 +66,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether the same request may succeed later without anybody changing it.
+    /// Whether the same request may succeed later without a change to it.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Missing { .. }
@@ -131,7 +133,7 @@ impl HostError {
         }
     }
 
-    pub(crate) fn invalid(place: Place, why: impl Into<String>) -> Self {
+    pub fn invalid(place: Place, why: impl Into<String>) -> Self {
         Self::Invalid { place, why: why.into() }
     }
 }
@@ -143,62 +145,17 @@ fn guard_text(rolls_back_in: Option<Duration>) -> String {
     }
 }
 
-/// A key of a network document, written the way a person would look for it:
-/// `interfaces[bond0].link-aggregation.mode`, `routes.config[2].destination`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
-    interface: Option<String>,
-    path: String,
-}
-
-impl Place {
-    /// The document as a whole.
-    pub fn document() -> Self {
-        Self { interface: None, path: String::new() }
-    }
-
-    /// A key below the document, e.g. `routes.config[2].destination`.
-    pub fn key(path: impl Into<String>) -> Self {
-        Self { interface: None, path: path.into() }
-    }
-
-    /// An interface, by name.
-    pub fn interface(name: impl Into<String>) -> Self {
-        Self { interface: Some(name.into()), path: String::new() }
-    }
-
-    /// The key `name` below this place.
-    #[must_use]
-    pub fn below(&self, name: &str) -> Self {
-        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        Self { interface: self.interface.clone(), path }
-    }
-
-    /// The entry `index` of the list at this place.
-    #[must_use]
-    pub fn entry(&self, index: usize) -> Self {
-        Self { interface: self.interface.clone(), path: format!("{}[{index}]", self.path) }
-    }
-
-    /// The same place in an interface of another name.
-    #[must_use]
-    pub(crate) fn of_interface(self, name: &str) -> Self {
-        Self { interface: Some(name.to_owned()), ..self }
-    }
-
-    /// The interface that is meant, if the place is inside one.
-    pub fn interface_name(&self) -> Option<&str> {
-        self.interface.as_deref()
+impl From<InvalidDocument> for HostError {
+    fn from(InvalidDocument { place, why }: InvalidDocument) -> Self {
+        Self::Invalid { place, why }
     }
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.interface, self.path.as_str()) {
-            (None, "") => f.write_str("the document"),
-            (None, path) => f.write_str(path),
-            (Some(name), "") => write!(f, "interfaces[{name}]"),
-            (Some(name), path) => write!(f, "interfaces[{name}].{path}"),
+impl From<CaptureError> for HostError {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::Invalid(invalid) => invalid.into(),
+            CaptureError::UnreadableState { why } => Self::Failed { place: Place::document(), why },
         }
     }
 }
@@ -206,23 +163,6 @@ impl fmt::Display for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_read_as_paths() {
-        for (place, text) in [
-            (Place::document(), "the document"),
-            (Place::key("routes.config").entry(2).below("destination"), "routes.config[2].destination"),
-            (Place::interface("eth1.100"), "interfaces[eth1.100]"),
-            (
-                Place::interface("eth1").below("ipv4").below("address").entry(0).below("ip"),
-                "interfaces[eth1].ipv4.address[0].ip",
-            ),
-        ] {
-            assert_eq!(place.to_string(), text);
-        }
-        assert_eq!(Place::interface("eth1").below("mtu").interface_name(), Some("eth1"));
-        assert_eq!(Place::key("routes").interface_name(), None);
-    }
 
     #[test]
     fn every_error_says_what_is_wrong_whether_to_retry_and_where() {

@@ -18,9 +18,9 @@ pub enum Topic {
     Rule,
     Resolver,
     Hostname,
-    /// The service that configures the network went away. A change that was open then has lost its guard.
+    /// The service that configures the network has ended. A change that was open has lost its checkpoint.
     ServiceGone,
-    /// The service that configures the network is there again.
+    /// The service that configures the network has started again.
     ServiceBack,
 }
 
@@ -75,9 +75,9 @@ impl fmt::Debug for Changes {
 
 /// The stream of changes of one machine.
 ///
-/// It has no queue that could run full and nothing is ever dropped: what changes while nobody reads is merged into
+/// It has no queue that could run full and nothing is ever dropped: what changes between two reads is merged into
 /// the next item, so a reader that lags gets one item that names everything it has missed. The order inside an item
-/// is lost; one with both [`Topic::ServiceGone`] and [`Topic::ServiceBack`] tells of a restart.
+/// is lost; one with both [`Topic::ServiceGone`] and [`Topic::ServiceBack`] means a restart.
 ///
 /// The stream ends when the machine, or the way to it, is gone for good.
 pub struct Events {
@@ -118,7 +118,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// How often each topic has been announced; what moved between two looks is what a reader has to be told.
+/// How often each topic has been announced; a reader gets the topics whose counter has moved since its last read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Counters([u64; Topic::ALL.len()]);
 
@@ -128,16 +128,16 @@ impl Counters {
     }
 }
 
-/// The machine's end of [`Events`].
-#[derive(Debug)]
-pub(crate) struct Announcer(watch::Sender<Counters>);
+/// The sending end of [`Events`].
+#[derive(Debug, Default)]
+pub struct Announcer(watch::Sender<Counters>);
 
 impl Announcer {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(watch::Sender::new(Counters::default()))
     }
 
-    pub(crate) fn announce(&self, changes: Changes) {
+    pub fn announce(&self, changes: Changes) {
         if !changes.is_empty() {
             self.0.send_modify(|counters| {
                 for topic in changes.topics() {
@@ -147,7 +147,7 @@ impl Announcer {
         }
     }
 
-    pub(crate) fn subscribe(&self) -> Events {
+    pub fn subscribe(&self) -> Events {
         let mut receiver = self.0.subscribe();
         // The value and the mark "seen up to here" have to be taken together, or a change between the two is lost.
         let seen = *receiver.borrow_and_update();

@@ -1,18 +1,18 @@
-//! The trait every machine is reached through, and the words it speaks in.
+//! The trait [`Host`] and its types.
 
+use knmstate_document::{NetworkState, Place};
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::error::{HostError, Place};
+use crate::error::HostError;
 use crate::events::Events;
-use crate::state::NetworkState;
 
 /// A handle onto one machine.
 ///
 /// Handles are cheap to clone, and every clone speaks to the same machine. What a handle starts belongs to the
 /// machine, not to the handle: dropping the last one, or the whole process, leaves an open change to the machine's
-/// own timer. The life of a change is told in the [crate's documentation](crate).
+/// own timer. The [crate's documentation](crate) describes the life cycle of a change.
 ///
 /// The futures can be sent between threads, so that they run in spawned tasks. Dropping one that has not finished
 /// does not take back what it has asked of the machine; after a dropped `begin`,
@@ -38,7 +38,7 @@ pub trait Host: Clone + Send + Sync + 'static {
     ///
     /// Before the first thing is touched the machine remembers how to go back. It goes back by itself when applying
     /// takes longer than `deadline`, and when neither [`commit`](Host::commit) nor [`roll_back`](Host::roll_back)
-    /// was called within `deadline` after this returned: no matter what has become of the caller.
+    /// was called within `deadline` after this returned: whether or not the caller still runs.
     ///
     /// An error means that the machine is as before, with one exception: when the service died half-way, the change
     /// is listed by [`open_checkpoints`](Host::open_checkpoints) and has to be rolled back from there.
@@ -49,7 +49,7 @@ pub trait Host: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Checkpoint, HostError>> + Send;
 
     /// Leaves a change that was applied to another program, which has `deadline` from now on to commit it or to roll it
-    /// back. The machine goes back by itself when it does neither; until then nobody else settles the change.
+    /// back. The machine goes back by itself when it does neither; until then no other process settles the change.
     fn leave_open(
         &self,
         checkpoint: &Checkpoint,
@@ -66,12 +66,13 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// is nothing left of this change to put back.
     fn roll_back(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
 
-    /// Changes that are neither committed nor rolled back: those of this agent, also of an earlier life of it, and
+    /// Changes that are neither committed nor rolled back: those of this agent, also of an earlier run of it, and
     /// those of other programs. A restarted agent rolls back its own before it does anything else, unless they were
     /// [left open](Host::leave_open).
     fn open_checkpoints(&self) -> impl Future<Output = Result<Vec<OpenCheckpoint>, HostError>> + Send;
 
-    /// What the kernel knows of links and a [`NetworkState`] does not tell. A machine that has nothing to add is silent.
+    /// What the kernel reports about links and a [`NetworkState`] does not contain. Empty for a host that has nothing
+    /// to add.
     fn links(&self) -> impl Future<Output = Vec<Link>> + Send {
         std::future::ready(Vec::new())
     }
@@ -118,7 +119,7 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub name: String,
-    /// Whether there is somebody at the other end.
+    /// Whether the link has a carrier.
     pub carrier: bool,
     /// The port that carries the traffic of a bond, if that is one at a time.
     pub active_port: Option<String>,
@@ -163,7 +164,7 @@ impl fmt::Display for Checkpoint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenCheckpoint {
     pub checkpoint: Checkpoint,
-    /// Made by this agent, in this life or an earlier one. Nobody else's may be committed or rolled back.
+    /// Made by this agent, in this run or an earlier one. Those of other programs are never committed or rolled back.
     pub ours: bool,
     pub guard: Guard,
     /// It was left open on purpose, for another program to settle within this time; see [`Host::leave_open`].
@@ -171,18 +172,18 @@ pub struct OpenCheckpoint {
 }
 
 impl OpenCheckpoint {
-    /// Whether it is what an earlier life of this agent has left behind, so that it has to be rolled back.
+    /// Whether an earlier run of this agent has left it behind, so that it has to be rolled back.
     pub fn is_ours_to_undo(&self) -> bool {
         self.ours && self.left_open.is_none()
     }
 }
 
-/// Who puts the machine back if nobody settles the change.
+/// What rolls back a change that is not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
     /// The machine itself, after this time.
     RollsBackIn(Duration),
-    /// Nobody: the service that kept the timer was restarted, and the change stays until it is rolled back by us.
+    /// Nothing: the service that kept the timer was restarted, and the change stays until the agent rolls it back.
     Lost,
 }
 

@@ -1,65 +1,50 @@
-//! The one door to the machine: what its network is like now, what should change, and the way back.
+//! The interface to a host's network: reading it, changing it, and rolling a change back.
 //!
-//! Everything else in knmstate reaches a node's network through the trait [`Host`]. Only this crate may name what
-//! stands behind it (nmstate, NetworkManager, netlink, D-Bus), and nothing of that shows in its interface: a network
-//! is a [`NetworkState`], a failure is a [`HostError`] that says what can be done about it.
+//! The rest of knmstate reaches a node's network only through the trait [`Host`]. Its interface has nothing of what
+//! implements it (nmstate, NetworkManager, netlink, D-Bus): a network is a [`NetworkState`], and a failure is a
+//! [`HostError`] that says what can be done about it.
 //!
-//! # The life of a change
+//! # The steps of a change
 //!
-//! A change of the network can cut off the very agent that makes it. So the machine itself holds the way back, and
-//! a change that nobody settles is undone:
+//! A change of the network can cut off the agent that makes it. So the rollback does not depend on the agent: a change
+//! that is neither committed nor rolled back in time is rolled back by NetworkManager.
 //!
 //! ```text
 //!            begin(desired, deadline)
 //!                      │ refused: Invalid, Unsupported, Busy, Unavailable … nothing was touched
 //!                      ▼
-//!     noted on disk, checkpoint made, timer set
-//!                      │ apply, verify ── does not come out right, or takes longer than deadline ──► as before
+//!     written to the journal, checkpoint made, timer set
+//!                      │ apply, verify ── fails, or takes longer than the deadline ──► as before
 //!                      ▼
-//!   applied, uncommitted; the timer starts anew
+//!   applied, uncommitted; the timer restarts
 //!          │                │                  │
-//!       commit          roll_back       nobody in time (crash, hang, lost power over the node)
+//!       commit          roll_back       neither in time (crash, hang, agent cut off)
 //!          ▼                ▼                  ▼
-//!       it stays        as before      the machine rolls back by itself: as before
+//!       permanent       as before      NetworkManager rolls back: as before
 //! ```
 //!
 //! There is never more than one change at a time; a second `begin` gets [`HostError::Busy`].
 //!
-//! An agent that is started finds what an earlier life of it has left open by [`Host::open_checkpoints`], and rolls
-//! it back. That includes the nasty case in which the machine's network service was restarted while a change was
-//! open: the service forgets its timer and silently keeps the change. `commit` says [`HostError::CheckpointGone`]
-//! then, [`Guard::Lost`] marks the change in the list, and `roll_back` undoes it by what was noted on disk.
+//! A new agent finds the changes that an earlier process has left open by [`Host::open_checkpoints`], and rolls them
+//! back. That includes a restart of NetworkManager during a change: NetworkManager then loses its timer and silently
+//! keeps the change. `commit` returns [`HostError::CheckpointGone`], [`Guard::Lost`] marks the change in the list, and
+//! `roll_back` undoes it from the journal.
 //!
-//! # Machines
+//! # Implementations
 //!
-//! [`network_manager`] is the machine that the process runs on. [`simulated`] is a machine in memory, with faults on
-//! demand. [`laws`] is what every implementation has to obey; each one's tests run them.
+//! [`NetworkManagerHost`] is the host that the process runs on. The crate `knmstate-simulated-host` has one in memory,
+//! with faults on demand, and the laws: the tests that every implementation has to pass.
 
-mod address;
-pub mod captures;
-mod check;
-mod difference;
 mod error;
 mod events;
-mod features;
 mod host;
-pub mod keyfiles;
-pub mod laws;
-pub mod network_manager;
-mod routing;
-mod scalar;
-mod secrets;
-pub mod simulated;
-mod state;
-mod unmet;
+mod network_manager;
 
-pub use captures::Resolved;
-pub use check::check;
-pub use error::{HostError, Place};
-pub use events::{Changes, Events, Topic};
-pub use features::features;
+pub use error::HostError;
+pub use events::{Announcer, Changes, Events, Topic};
 pub use host::{
     Abilities, Checkpoint, Guard, Host, Link, OpenCheckpoint, Operation, Plan, Versions, Warning,
 };
-pub use state::{NetworkState, RouteList};
-pub use unmet::Unmet;
+// What the trait takes and returns.
+pub use knmstate_document::{NetworkState, Place, RouteList};
+pub use network_manager::{NMSTATE_VERSION, NetworkManagerHost, NetworkManagerLimits, NetworkManagerOptions};

@@ -1,5 +1,5 @@
-//! Rules of the API server's own, in its own language (CEL): they hold as long as there is an API server, whether
-//! anything of ours runs or not.
+//! ValidatingAdmissionPolicies. Their rules (CEL) are evaluated by the API server itself, so they hold whether or not any
+//! process of ours runs.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
@@ -10,39 +10,39 @@ use knmstate_api::names;
 
 use crate::{Object, Settings};
 
-/// What requests must keep to.
-pub struct Rules {
+/// One ValidatingAdmissionPolicy.
+pub(crate) struct Rules {
     /// Before the prefix.
     pub name: &'static str,
     pub versions: &'static [&'static str],
-    /// Of the group nmstate.io, with their subresources if those are to be checked.
+    /// In the group nmstate.io, with the subresources to check.
     pub resources: &'static [&'static str],
     pub operations: &'static [&'static str],
-    /// Who has to keep to them: the name of a user. `None` is everybody.
+    /// The user whose requests are checked; `None` for all users.
     pub only_for: Option<String>,
-    /// Names for expressions, each of which may use those before.
+    /// Named expressions, each of which may use the ones before it.
     pub variables: Vec<(&'static str, String)>,
     pub checks: Vec<Check>,
 }
 
 /// One rule.
-pub struct Check {
-    /// True for what is allowed.
+pub(crate) struct Check {
+    /// True for requests that are allowed.
     pub expression: String,
     pub message: Message,
     pub reason: Reason,
 }
 
-/// What the author of a refused request reads.
-pub enum Message {
+/// The message of a refusal.
+pub(crate) enum Message {
     Text(String),
-    /// An expression that makes the text.
+    /// A CEL expression that returns the text.
     Expression(String),
 }
 
-/// How a refusal is answered.
+/// The status of a refusal.
 #[derive(Clone, Copy)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// Status 403.
     Forbidden,
     /// Status 422.
@@ -50,8 +50,8 @@ pub enum Reason {
 }
 
 impl Rules {
-    /// The policy, and the binding that puts it in force.
-    pub fn objects(self, settings: &Settings) -> Vec<Object> {
+    /// The policy and its binding.
+    pub(crate) fn objects(self, settings: &Settings) -> Vec<Object> {
         let metadata = settings.metadata(self.name);
         let binding = ValidatingAdmissionPolicyBinding {
             metadata: settings.metadata(&format!("{}-binding", self.name)),
@@ -114,14 +114,14 @@ impl Check {
     }
 }
 
-/// A text as an expression. Names of Kubernetes have neither quotes nor backslashes, which would end or change it.
-pub fn text(text: &str) -> String {
+/// A CEL string literal. Quotes and backslashes, which names in Kubernetes never have, are dropped.
+pub(crate) fn text(text: &str) -> String {
     format!("'{}'", text.replace(['\'', '\\'], ""))
 }
 
-/// Whether a field of the metadata is there, as an expression. Server-side apply leaves `null` in place of a map or list
-/// that it has taken the last entry from, and no schema refuses that in metadata; to look into it would be an error.
-pub fn has_metadata(object: &str, field: &str) -> String {
+/// A CEL expression that is true if a field of the metadata is set. Server-side apply leaves `null` in place of a map or
+/// list whose last entry it has removed; an access to its entries would be an error.
+pub(crate) fn has_metadata(object: &str, field: &str) -> String {
     format!("(has({object}.metadata.{field}) && dyn({object}.metadata.{field}) != null)")
 }
 

@@ -1,32 +1,32 @@
-//! What an installation was told when it was installed: the environment of the operator.
+//! The configuration of an installation, which the operator reads from its environment.
 
 use std::collections::BTreeMap;
 
-use crate::{Settings, platform::Gate};
+use crate::{Settings, auto_create::AutoCreate};
 
-/// What the operator itself was told. What an admin says later is in the NMState.
+/// The configuration of the operator. Settings that an admin changes later are in the NMState.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where handlers and controller run, and what everything is called.
+    /// The namespace of handlers and controller.
     pub namespace: String,
-    /// Put before all names, with a dash.
+    /// Put before all names, followed by a dash.
     pub prefix: Option<String>,
-    /// Where the operator itself runs. It never removes its own namespace.
+    /// The namespace of the operator, which it never removes.
     pub operator_namespace: String,
-    /// Where Prometheus runs.
+    /// The namespace of Prometheus.
     pub monitoring_namespace: String,
     /// The image of handlers and controller.
     pub image: String,
-    /// When nodes fetch it: `Always`, `IfNotPresent` or `Never`.
+    /// When nodes pull it: `Always`, `IfNotPresent` or `Never`.
     pub pull_policy: String,
-    /// Variables that handlers get as they are, such as how often they try.
+    /// Environment variables of the handlers, such as the number of retries.
     pub handler_environment: BTreeMap<String, String>,
-    /// When an NMState is made without anybody asking for it.
-    pub gate: Gate,
+    /// When to create an NMState without a request by an admin.
+    pub auto_create: AutoCreate,
 }
 
 impl Config {
-    /// The names that follow from it.
+    /// The names of objects that follow from it.
     pub fn settings(&self, allow_node_state_configuration: bool) -> Settings {
         Settings {
             namespace: self.namespace.clone(),

@@ -1,46 +1,57 @@
-//! What a cluster needs for knmstate, as objects to be applied: who may do what, and what is refused to whom.
+//! The objects that knmstate consists of in a cluster, and the operator that applies and removes them.
 //!
-//! Made in one place and used by everybody: `knmstate manifests` prints them, tests install them, and so do Helm and the
-//! operator. Pure functions of [`Settings`]; the definitions of the kinds themselves are in `knmstate_api::crds`.
+//! The objects are pure functions of [`Settings`] (what a cluster needs without processes, [`groups`]), of [`Config`] (the
+//! operator itself, [`installation`]) and of the NMState (everything that the operator makes, `operands`).
+//! `knmstate manifests` prints them, tests apply them, Helm chart and OLM bundle are generated from them. The definitions
+//! of the kinds are in `knmstate_api::crds`.
+
+#![warn(unreachable_pub)]
 
 mod admission;
-pub mod catalogue;
+mod auto_create;
+mod cluster;
 mod config;
 mod disruption;
-pub mod facts;
 pub mod installation;
-pub mod live;
+mod kinds;
+mod live;
 mod monitor;
-pub mod monitoring;
+mod monitoring;
 mod namespace;
 mod network_policies;
 mod node_guard;
 mod node_state_rules;
 mod object;
-pub mod operands;
-pub mod platform;
+mod operands;
 mod policy_rules;
 mod readers;
 mod rights;
 mod services;
 mod settings;
-pub mod status;
+mod status;
 mod webhooks;
 mod workloads;
 
+pub use auto_create::{AutoCreate, AutoCreateMode};
 pub use config::Config;
-pub use object::Object;
+pub use kinds::{DEFINITION, KINDS, Kind};
+pub use live::{OperatorOptions, RemovalError, client, remove_all, run};
+pub use monitoring::{ALERTS, Alert, AlertSeverity, DASHBOARD, prometheus_rule};
+pub use object::{ForeignObject, Object};
 pub use settings::Settings;
 
 /// Objects that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// In the words of a file name, such as `node-guard`.
+    /// Usable as the name of a file, such as `node-guard`.
     pub name: &'static str,
+    /// In the order to apply them in.
     pub objects: Vec<Object>,
 }
 
-/// Everything, in the order to apply it in: the guards stand before anybody gets the rights that they narrow.
+/// What a cluster needs for controllers and handlers that are started by other means than the operator: namespace, rights,
+/// admission rules and webhook configurations. In the order to apply them in: the guards come before the rights that they
+/// narrow.
 pub fn groups(settings: &Settings) -> Vec<Group> {
     let group = |name, objects| Group { name, objects };
     let mut groups = vec![
@@ -56,7 +67,7 @@ pub fn groups(settings: &Settings) -> Vec<Group> {
     groups
 }
 
-/// The objects of all groups, in the same order.
+/// The objects of all [`groups`], in the same order.
 pub fn cluster_objects(settings: &Settings) -> Vec<Object> {
     groups(settings).into_iter().flat_map(|group| group.objects).collect()
 }

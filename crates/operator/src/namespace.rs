@@ -4,8 +4,8 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 
 use crate::Settings;
 
-/// Its handlers change the network of their nodes, which no narrower level of pod security lets them do.
-pub fn namespace(settings: &Settings) -> Namespace {
+/// The pods of the handlers use the network of their nodes, which only the level `privileged` of pod security allows.
+pub(crate) fn namespace(settings: &Settings) -> Namespace {
     let mut metadata = ObjectMeta { name: Some(settings.namespace.clone()), ..settings.metadata("") };
     let labels = metadata.labels.get_or_insert_default();
     labels.insert("name".to_owned(), settings.namespace.clone());

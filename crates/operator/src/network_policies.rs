@@ -1,4 +1,4 @@
-//! Whom the pods may speak to. Handlers are on the network of their machine, which no such policy is about.
+//! The NetworkPolicies of the controller. Handlers use the network of their node, to which NetworkPolicies do not apply.
 
 use k8s_openapi::{
     api::networking::v1::{
@@ -9,16 +9,16 @@ use k8s_openapi::{
 };
 use knmstate_api::names;
 
-use crate::{Object, operands::Wish, services::metrics_port, workloads::controller::WEBHOOK_PORT};
+use crate::{Object, operands::OperandInputs, services::metrics_port, workloads::controller::WEBHOOK_PORT};
 
-/// The Service of the API server. Some networks look at an address before it is translated, others after.
+/// The port of the API server's Service. Networks differ in whether they filter before or after its translation.
 const API_SERVICE_PORT: u16 = 443;
 
-pub fn network_policies(wish: &Wish<'_>) -> Vec<Object> {
-    let controller = || selecting("name", &wish.settings.controller_workload());
+pub(crate) fn network_policies(inputs: &OperandInputs<'_>) -> Vec<Object> {
+    let controller = || selecting("name", &inputs.settings.controller_workload());
     let mut policies = vec![
         policy(
-            wish,
+            inputs,
             "default-deny-labelled-operand",
             NetworkPolicySpec {
                 pod_selector: Some(selecting(names::APP_LABEL, names::APP)),
@@ -26,9 +26,9 @@ pub fn network_policies(wish: &Wish<'_>) -> Vec<Object> {
                 ..NetworkPolicySpec::default()
             },
         ),
-        // The API server is on the network of its machine: no selector knows it.
+        // The API server uses the network of its node, which no selector matches.
         policy(
-            wish,
+            inputs,
             "allow-webhook-ingress-9443",
             NetworkPolicySpec {
                 pod_selector: Some(controller()),
@@ -41,29 +41,29 @@ pub fn network_policies(wish: &Wish<'_>) -> Vec<Object> {
             },
         ),
         policy(
-            wish,
+            inputs,
             "allow-webhook-egress-api",
             NetworkPolicySpec {
                 pod_selector: Some(controller()),
                 policy_types: Some(vec!["Egress".to_owned()]),
                 egress: Some(vec![NetworkPolicyEgressRule {
-                    ports: api_ports(wish),
+                    ports: api_ports(inputs),
                     ..NetworkPolicyEgressRule::default()
                 }]),
                 ..NetworkPolicySpec::default()
             },
         ),
     ];
-    if let Some(metrics) = metrics_port(wish.spec) {
+    if let Some(metrics) = metrics_port(inputs.spec) {
         let prometheus = NetworkPolicyPeer {
             namespace_selector: Some(selecting(
                 "kubernetes.io/metadata.name",
-                &wish.config.monitoring_namespace,
+                &inputs.config.monitoring_namespace,
             )),
             ..NetworkPolicyPeer::default()
         };
         policies.push(policy(
-            wish,
+            inputs,
             "allow-metrics-ingress",
             NetworkPolicySpec {
                 pod_selector: Some(controller()),
@@ -79,17 +79,17 @@ pub fn network_policies(wish: &Wish<'_>) -> Vec<Object> {
     policies
 }
 
-/// All ports as long as the API server's own are not known: a controller without a way to it can do nothing.
-fn api_ports(wish: &Wish<'_>) -> Option<Vec<NetworkPolicyPort>> {
-    let known = &wish.facts.api_ports;
+/// The ports of the API server, or all ports until they are known: a controller that cannot connect can do nothing.
+fn api_ports(inputs: &OperandInputs<'_>) -> Option<Vec<NetworkPolicyPort>> {
+    let known = &inputs.cluster.api_ports;
     let mut ports: Vec<u16> = known.iter().copied().chain([API_SERVICE_PORT]).collect();
     ports.sort_unstable();
     ports.dedup();
     (!known.is_empty()).then(|| ports.into_iter().map(|number| port(number.into())).collect())
 }
 
-fn policy(wish: &Wish<'_>, name: &str, spec: NetworkPolicySpec) -> Object {
-    let metadata = wish.settings.metadata_in(&wish.settings.namespace, name);
+fn policy(inputs: &OperandInputs<'_>, name: &str, spec: NetworkPolicySpec) -> Object {
+    let metadata = inputs.settings.metadata_in(&inputs.settings.namespace, name);
     NetworkPolicy { metadata, spec: Some(spec) }.into()
 }
 

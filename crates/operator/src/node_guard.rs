@@ -1,11 +1,10 @@
-//! The node guard: a handler writes what belongs to its own node, and nothing else, whoever holds its token.
+//! The node guard: with a handler's token, only objects of that handler's node can be written.
 //!
-//! All handlers are one account, so rights alone cannot tell them apart. The token can: the API server itself puts the
-//! node of the pod that it is bound to into it, and nobody but the API server can make one. A token that names no node is
-//! refused altogether.
+//! All handlers share one account, so RBAC cannot distinguish them. Their tokens can: the API server puts the node of the
+//! pod into a token that is bound to a pod, and only the API server can sign tokens. Tokens without a node are refused.
 //!
-//! Of a write to a status the API server takes nothing but the status; so the rest of the object, by which the guard
-//! knows whose it is, cannot be changed that way.
+//! A write to the status subresource changes nothing but the status, so it cannot change the fields by which the guard
+//! finds the node of an object.
 
 use knmstate_api::names::NODE_LABEL;
 
@@ -17,7 +16,7 @@ use crate::{
 const ALL_VERSIONS: &[&str] = &["*"];
 const WRITES: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
-pub fn node_guard(settings: &Settings) -> Vec<Object> {
+pub(crate) fn node_guard(settings: &Settings) -> Vec<Object> {
     [node_states(settings).objects(settings), enactments(settings).objects(settings)].concat()
 }
 
@@ -48,7 +47,7 @@ fn node_states(settings: &Settings) -> Rules {
             refuse_unless(
                 "request.operation != 'DELETE'",
                 Message::Text(
-                    "a handler deletes no NodeNetworkState: it goes with its Node, or an admin deletes it"
+                    "a handler cannot delete a NodeNetworkState: it is deleted with its Node, or by an admin"
                         .to_owned(),
                 ),
             ),
@@ -66,8 +65,8 @@ fn node_states(settings: &Settings) -> Rules {
                     (!variables.desires || object.spec.desiredState == oldObject.spec.desiredState)",
                 ),
                 Message::Text(
-                    "a handler reports what the network of its node is; what it should be (spec.managed, \
-                    spec.desiredState) is for an admin to write"
+                    "a handler writes the status of a NodeNetworkState only; spec.managed and spec.desiredState are \
+                    for an admin to write"
                         .to_owned(),
                 ),
             ),
@@ -83,10 +82,10 @@ fn node_states(settings: &Settings) -> Rules {
                         .to_owned(),
                 ),
             ),
-            // One that nobody removes would hold up the deletion of the Node.
+            // A finalizer that is never removed would block the deletion of the Node.
             refuse_unless(
                 &unless_deleted("variables.finalizers == variables.finalizersBefore"),
-                Message::Text("a handler sets and removes no finalizers".to_owned()),
+                Message::Text("a handler cannot set or remove finalizers".to_owned()),
             ),
         ],
     }
@@ -111,7 +110,7 @@ fn enactments(settings: &Settings) -> Rules {
                         .to_owned(),
                 ),
             ),
-            // The name alone could be that of node `a` with policy `b.c` or of node `a.b` with policy `c`.
+            // The name alone is ambiguous: node `a` with policy `b.c`, or node `a.b` with policy `c`.
             refuse_unless(
                 &format!(
                     "oldObject == null || (oldObject.metadata.name.startsWith(variables.node + '.') && \
@@ -133,7 +132,7 @@ fn handler(settings: &Settings) -> String {
     format!("system:serviceaccount:{}:{}", settings.namespace, settings.handler_account())
 }
 
-/// The node that the token names; empty if it names none.
+/// The node in the token; empty if there is none.
 fn node() -> (&'static str, String) {
     let claim = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')";
     ("node", claim.to_owned())
@@ -143,8 +142,8 @@ fn names_its_node() -> Check {
     refuse_unless(
         "variables.node != ''",
         Message::Text(
-            "the token does not say which node its handler runs on, so nothing can be written with it. Use the token \
-            that the kubelet mounts into the pod of the handler; one that is made by hand has to be bound to such a \
+            "the token does not name the node of its handler, so nothing can be written with it. Use the token \
+            that the kubelet mounts into the pod of the handler; one that is created by hand has to be bound to such a \
             pod (kubectl create token --bound-object-kind Pod --bound-object-name POD)"
                 .to_owned(),
         ),
@@ -155,7 +154,7 @@ fn managed(object: &str) -> String {
     format!("{object} != null && has({object}.spec) && has({object}.spec.managed) && {object}.spec.managed")
 }
 
-/// A list in the metadata, empty if there is none.
+/// A CEL expression for a list in the metadata; empty if there is none.
 fn entries(object: &str, field: &str) -> String {
     let present = has_metadata(object, field);
     format!("{object} != null && {present} ? {object}.metadata.{field} : []")

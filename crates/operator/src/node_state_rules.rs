@@ -1,12 +1,12 @@
-//! Whether a node can be configured in its NodeNetworkState: only where the NMState object says so.
+//! Refuses desired states in NodeNetworkStates, unless the NMState allows them.
 
 use crate::{
     Object, Settings,
     admission::{Check, Message, Reason, Rules},
 };
 
-/// Nothing where it is allowed. An object that asks for something already keeps it, and can be changed otherwise.
-pub fn node_state_rules(settings: &Settings) -> Vec<Object> {
+/// Empty where they are allowed. An object that already has a desired state keeps it, and its other fields can change.
+pub(crate) fn node_state_rules(settings: &Settings) -> Vec<Object> {
     if settings.allow_node_state_configuration {
         return Vec::new();
     }

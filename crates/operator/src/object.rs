@@ -1,4 +1,4 @@
-//! An object of Kubernetes of any of the kinds that are made here.
+//! A Kubernetes object of any kind that the operator creates.
 
 use k8s_openapi::{
     Resource as _,
@@ -19,11 +19,11 @@ use k8s_openapi::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalogue::Kind;
+use crate::kinds::Kind;
 
 macro_rules! objects {
     ($($kind:ident),* $(,)?) => {
-        /// An object to be applied. It is written with its `apiVersion` and `kind`.
+        /// An object to apply. It serializes with its `apiVersion` and `kind`.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Object {
@@ -32,7 +32,7 @@ macro_rules! objects {
                 $kind(Box<$kind>),
             )*
             /// One of a kind that only some clusters have.
-            Foreign(Box<Foreign>),
+            Foreign(Box<ForeignObject>),
         }
 
         $(
@@ -44,7 +44,7 @@ macro_rules! objects {
         )*
 
         impl Object {
-            /// The version of the API that the object is written in, such as `rbac.authorization.k8s.io/v1`.
+            /// The API version, such as `rbac.authorization.k8s.io/v1`.
             pub fn api_version(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => $kind::API_VERSION,)*
@@ -97,10 +97,10 @@ objects!(
     ValidatingWebhookConfiguration,
 );
 
-/// An object of a kind that the program has no type for.
+/// An object of a kind for which there is no Rust type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Foreign {
+pub struct ForeignObject {
     pub api_version: &'static str,
     pub kind: &'static str,
     pub metadata: ObjectMeta,
@@ -109,8 +109,8 @@ pub struct Foreign {
     pub contents: Map<String, Value>,
 }
 
-impl Foreign {
-    /// With a `spec`, as most kinds have it.
+impl ForeignObject {
+    /// An object with a `spec`.
     pub fn new(kind: &Kind, metadata: ObjectMeta, spec: Value) -> Self {
         Self {
             api_version: kind.api_version,
@@ -121,19 +121,19 @@ impl Foreign {
     }
 }
 
-impl From<Foreign> for Object {
-    fn from(object: Foreign) -> Self {
+impl From<ForeignObject> for Object {
+    fn from(object: ForeignObject) -> Self {
         Self::Foreign(Box::new(object))
     }
 }
 
 impl Object {
-    /// What the object is called.
+    /// The name of the object.
     pub fn name(&self) -> &str {
         self.metadata().name.as_deref().unwrap_or_default()
     }
 
-    /// The namespace it is in; `None` if it is one of the whole cluster.
+    /// The namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.metadata().namespace.as_deref()
     }

@@ -1,70 +1,70 @@
-//! Everything that an NMState stands for, as objects.
+//! All objects that the operator creates for an NMState.
 
 use knmstate_api::{NMStateSpec, crds, names::relationship};
 
 use crate::{
-    Config, Group, Object, Settings, disruption, facts::Facts, groups, monitor, network_policies, readers,
-    rights::allow_named, services, workloads,
+    Config, Group, Object, Settings, cluster::ClusterInfo, disruption, groups, monitor, network_policies,
+    readers, rights::allow_named, services, workloads,
 };
 
-/// What operands are made from.
+/// What the operands are computed from.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub(crate) struct OperandInputs<'a> {
     pub config: &'a Config,
-    /// The names that follow from the configuration.
+    /// The names of objects that follow from the configuration.
     pub settings: &'a Settings,
     pub spec: &'a NMStateSpec,
-    pub facts: &'a Facts,
+    pub cluster: &'a ClusterInfo,
 }
 
-/// Everything that an NMState stands for, in the order to apply it in: the definitions of the kinds, then the guards
-/// before the rights that they narrow, then whatever uses the rights.
-pub fn operands(config: &Config, spec: &NMStateSpec, facts: &Facts) -> Vec<Group> {
+/// All operands of an NMState, in the order to apply them in: the CustomResourceDefinitions, then the guards before the
+/// rights that they narrow, then the workloads that use the rights.
+pub(crate) fn operands(config: &Config, spec: &NMStateSpec, cluster: &ClusterInfo) -> Vec<Group> {
     let settings = config.settings(spec.allow_node_state_configuration);
-    let wish = Wish { config, settings: &settings, spec, facts };
+    let inputs = OperandInputs { config, settings: &settings, spec, cluster };
     let group = |name, objects| Group { name, objects };
     let definitions = crds::all().map(Object::from).into();
     let mut all = vec![group("definitions", definitions)];
     all.extend(groups(&settings));
     all.extend([
-        group("readers", readers::readers(&wish)),
-        group("network-policies", network_policies::network_policies(&wish)),
-        group("services", services::services(&wish)),
-        group("monitor", monitor::monitor(&wish)),
-        group("controller", workloads::controller::controller(&wish)),
-        group("disruption", disruption::disruption(&wish)),
-        group("handler", workloads::handler::handler(&wish)),
+        group("readers", readers::readers(&inputs)),
+        group("network-policies", network_policies::network_policies(&inputs)),
+        group("services", services::services(&inputs)),
+        group("monitor", monitor::monitor(&inputs)),
+        group("controller", workloads::controller::controller(&inputs)),
+        group("disruption", disruption::disruption(&inputs)),
+        group("handler", workloads::handler::handler(&inputs)),
     ]);
     all.retain(|group| !group.objects.is_empty());
     for object in all.iter_mut().flat_map(|group| &mut group.objects) {
-        complete(object, &wish);
+        complete(object, &inputs);
     }
     all
 }
 
-/// The label by which the operator knows what it has made.
-pub fn managed_by(settings: &Settings) -> (String, String) {
+/// The label by which the operator finds the objects that it has created.
+pub(crate) fn managed_by(settings: &Settings) -> (String, String) {
     (relationship::MANAGED_BY.to_owned(), settings.operator())
 }
 
-fn complete(object: &mut Object, wish: &Wish<'_>) {
-    let (key, value) = managed_by(wish.settings);
+fn complete(object: &mut Object, inputs: &OperandInputs<'_>) {
+    let (key, value) = managed_by(inputs.settings);
     if let Object::ClusterRole(role) = object
-        && wish.facts.openshift
-        && role.metadata.name.as_deref() == Some(&wish.settings.handler_account())
+        && inputs.cluster.openshift
+        && role.metadata.name.as_deref() == Some(&inputs.settings.handler_account())
     {
-        // Of what OpenShift has, the only one that lets a pod have the network of its machine and SELinux' free type.
+        // The only SecurityContextConstraints of OpenShift that allow the host network and the SELinux type spc_t.
         let constraints = ["securitycontextconstraints"];
         let privileged = vec!["privileged".to_owned()];
         let right = allow_named("security.openshift.io", &constraints, privileged, &["use"]);
         role.rules.get_or_insert_default().push(right);
     }
     if let Object::Namespace(namespace) = object {
-        if wish.facts.own_namespace {
+        if inputs.cluster.own_namespace {
             let annotations = namespace.metadata.annotations.get_or_insert_default();
-            annotations.insert(MADE_HERE.to_owned(), "true".to_owned());
+            annotations.insert(CREATED_BY_OPERATOR.to_owned(), "true".to_owned());
         }
-        if wish.facts.openshift {
+        if inputs.cluster.openshift {
             let annotations = namespace.metadata.annotations.get_or_insert_default();
             annotations.insert("openshift.io/node-selector".to_owned(), String::new());
             let labels = namespace.metadata.labels.get_or_insert_default();
@@ -74,8 +74,8 @@ fn complete(object: &mut Object, wish: &Wish<'_>) {
     object.metadata_mut().labels.get_or_insert_default().insert(key, value);
 }
 
-/// On a namespace that the operator has made, and so may remove.
-pub const MADE_HERE: &str = "nmstate.io/made-by-operator";
+/// The annotation of a namespace that the operator has created, and so may remove.
+pub(crate) const CREATED_BY_OPERATOR: &str = "nmstate.io/made-by-operator";
 
 #[cfg(test)]
 mod tests {
@@ -84,44 +84,44 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{catalogue::kind_of, facts::NodeFacts, installation};
+    use crate::{cluster::NodeInfo, installation, kinds::kind_of};
 
-    fn on_nodes(count: usize) -> Facts {
-        let linux = NodeFacts {
+    fn on_nodes(count: usize) -> ClusterInfo {
+        let linux = NodeInfo {
             labels: [("kubernetes.io/os".to_owned(), "linux".to_owned())].into(),
             taints: Vec::new(),
         };
-        Facts {
+        ClusterInfo {
             nodes: (0..count).map(|number| (format!("node{number}"), linux.clone())).collect(),
-            ..Facts::default()
+            ..ClusterInfo::default()
         }
     }
 
-    fn find(facts: &Facts, kind: &str, name: &str) -> Value {
-        let groups = operands(&installation::usual("image"), &NMStateSpec::default(), facts);
+    fn find(cluster: &ClusterInfo, kind: &str, name: &str) -> Value {
+        let groups = operands(&installation::default_config("image"), &NMStateSpec::default(), cluster);
         let mut objects = groups.into_iter().flat_map(|group| group.objects);
         let found = objects.find(|object| object.kind() == kind && object.name() == name);
         serde_json::to_value(found).unwrap()
     }
 
     #[test]
-    fn a_cluster_of_one_node_gets_one_of_everything() {
+    fn a_cluster_of_one_node_gets_one_replica() {
         for (count, replicas, spread, spared) in
             [(0, 1, false, 0), (1, 1, false, 0), (2, 2, true, 1), (9, 2, true, 1)]
         {
-            let facts = on_nodes(count);
-            let controller = find(&facts, "Deployment", "nmstate-webhook");
+            let cluster = on_nodes(count);
+            let controller = find(&cluster, "Deployment", "nmstate-webhook");
             assert_eq!(controller["spec"]["replicas"], json!(replicas), "{count} nodes");
             let constraints = &controller["spec"]["template"]["spec"]["topologySpreadConstraints"];
             assert_eq!(constraints.is_array(), spread, "{count} nodes");
-            let budget = find(&facts, "PodDisruptionBudget", "nmstate-webhook");
+            let budget = find(&cluster, "PodDisruptionBudget", "nmstate-webhook");
             assert_eq!(budget["spec"]["minAvailable"], json!(spared), "{count} nodes");
         }
     }
 
     #[test]
-    fn every_object_is_of_a_known_kind_is_there_once_and_can_be_found_again() {
-        let config = crate::Config { prefix: Some("x".to_owned()), ..installation::usual("image") };
+    fn every_object_is_of_a_known_kind_is_unique_and_has_the_label() {
+        let config = crate::Config { prefix: Some("x".to_owned()), ..installation::default_config("image") };
         let all = installation::all_operands(&config);
         let mut seen = BTreeSet::new();
         for object in &all {

@@ -1,7 +1,7 @@
-//! What a policy must keep to, beyond its schema.
+//! Rules for policies beyond their schema.
 //!
-//! The names, messages and reasons are those that users of kubernetes-nmstate know. Most of the rules are in our
-//! definition of the kind, too, and are met there first; these hold where a cluster still has the older definition.
+//! The names, messages and reasons are those of kubernetes-nmstate. Most of the rules are also in our
+//! CustomResourceDefinition, which is evaluated first; these hold where a cluster still has the older one.
 
 use knmstate_api::names::{ALLOW_UPDATE_IN_PROGRESS_ANNOTATION, MAX_POLICY_NAME_LENGTH, NODE_STATE_POLICY};
 
@@ -10,7 +10,7 @@ use crate::{
     admission::{Check, Message, Reason, Rules, has_metadata, text},
 };
 
-pub fn policy_rules(settings: &Settings) -> Vec<Object> {
+pub(crate) fn policy_rules(settings: &Settings) -> Vec<Object> {
     let rules = Rules {
         name: "nncp-validation-policy",
         versions: &["v1", "v1beta1"],
@@ -38,7 +38,7 @@ pub fn policy_rules(settings: &Settings) -> Vec<Object> {
     rules.objects(settings)
 }
 
-/// It becomes one, on every enactment. A name that the API server is to make up is not there yet.
+/// Each enactment has it as a label. With `generateName` there is no name yet.
 fn name_is_a_label_value() -> Check {
     Check {
         expression: format!(
@@ -68,7 +68,7 @@ fn name_is_not_reserved() -> Check {
     }
 }
 
-/// A policy that nobody has reported on yet is in progress, too.
+/// A policy without a status counts as in progress.
 fn is_not_in_progress() -> Check {
     let annotation = text(ALLOW_UPDATE_IN_PROGRESS_ANNOTATION);
     let annotated = has_metadata("object", "annotations");

@@ -1,23 +1,23 @@
-//! Rights for others: whoever may read the cluster may read its networks, and Prometheus finds the metrics.
+//! Rights for others: cluster readers may read our kinds, and Prometheus may find the metrics.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
 use crate::{
     Object,
-    operands::Wish,
+    operands::OperandInputs,
     rights::{CORE, NMSTATE, READ, allow},
     services::metrics_port,
 };
 
-pub fn readers(wish: &Wish<'_>) -> Vec<Object> {
-    let of_cluster = wish.facts.cluster_reader.then(|| cluster_reader(wish));
-    let of_metrics = metrics_port(wish.spec).is_some().then(|| prometheus(wish));
+pub(crate) fn readers(inputs: &OperandInputs<'_>) -> Vec<Object> {
+    let of_cluster = inputs.cluster.cluster_reader.then(|| cluster_reader(inputs));
+    let of_metrics = metrics_port(inputs.spec).is_some().then(|| prometheus(inputs));
     of_cluster.into_iter().chain(of_metrics.into_iter().flatten()).collect()
 }
 
-/// Joins the role of that name, which gathers by label.
-fn cluster_reader(wish: &Wish<'_>) -> Object {
-    let mut metadata = wish.settings.metadata("nmstate-cluster-reader");
+/// Aggregated by its label into the ClusterRole `cluster-reader`.
+fn cluster_reader(inputs: &OperandInputs<'_>) -> Object {
+    let mut metadata = inputs.settings.metadata("nmstate-cluster-reader");
     metadata
         .labels
         .get_or_insert_default()
@@ -37,9 +37,9 @@ fn cluster_reader(wish: &Wish<'_>) -> Object {
     ClusterRole { metadata, rules: Some(rules), ..ClusterRole::default() }.into()
 }
 
-/// What Prometheus' operator lets it look up, by the account that it usually has.
-fn prometheus(wish: &Wish<'_>) -> [Object; 2] {
-    let settings = wish.settings;
+/// The rights that Prometheus needs for service discovery, for its usual account.
+fn prometheus(inputs: &OperandInputs<'_>) -> [Object; 2] {
+    let settings = inputs.settings;
     let metadata = settings.metadata_in(&settings.namespace, "prometheus-k8s");
     let rules = vec![
         allow(CORE, &["services", "endpoints", "pods"], &READ),
@@ -55,7 +55,7 @@ fn prometheus(wish: &Wish<'_>) -> [Object; 2] {
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: "prometheus-k8s".to_owned(),
-            namespace: Some(wish.config.monitoring_namespace.clone()),
+            namespace: Some(inputs.config.monitoring_namespace.clone()),
             api_group: None,
         }]),
     };

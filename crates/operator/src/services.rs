@@ -1,4 +1,4 @@
-//! By which names the controller is reached: by the API server, and by Prometheus.
+//! The Services of the controller: for the API server and for Prometheus.
 
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
@@ -6,29 +6,29 @@ use k8s_openapi::{
 };
 use knmstate_api::NMStateSpec;
 
-use crate::{Object, Settings, operands::Wish, workloads::controller::WEBHOOK_PORT};
+use crate::{Object, Settings, operands::OperandInputs, workloads::controller::WEBHOOK_PORT};
 
-/// What OpenShift keeps a certificate for, in the secret of this name.
+/// The annotation by which OpenShift creates a certificate in the Secret that it names.
 const SERVING_CERTIFICATE: &str = "service.beta.openshift.io/serving-cert-secret-name";
-/// The port that Prometheus is told, whatever the controller listens at.
-pub const METRICS_SERVICE_PORT: i32 = 8443;
-/// By which the Service of metrics finds its pods.
+/// The port of the metrics Service, independent of the port of the controller.
+pub(crate) const METRICS_SERVICE_PORT: i32 = 8443;
+/// The label by which the metrics Service selects its pods.
 const MONITORED: (&str, &str) = ("prometheus.nmstate.io", "true");
 
-/// The secret in which OpenShift keeps the certificate of the controller.
-pub fn certificate_of_openshift(settings: &Settings) -> String {
+/// The Secret with the certificate that OpenShift creates for the controller.
+pub(crate) fn certificate_of_openshift(settings: &Settings) -> String {
     settings.named("openshift-nmstate-webhook")
 }
 
-/// The port of the address that metrics are served at; `None` if they are not.
-pub fn metrics_port(spec: &NMStateSpec) -> Option<i32> {
+/// The port of the metrics address; `None` if metrics are off.
+pub(crate) fn metrics_port(spec: &NMStateSpec) -> Option<i32> {
     let address = spec.metrics_configuration.bind_address.as_str();
     let (_, port) = address.rsplit_once(':')?;
     port.parse::<u16>().ok().filter(|port| *port != 0).map(i32::from)
 }
 
-pub fn services(wish: &Wish<'_>) -> Vec<Object> {
-    let settings = wish.settings;
+pub(crate) fn services(inputs: &OperandInputs<'_>) -> Vec<Object> {
+    let settings = inputs.settings;
     let mut metadata = settings.metadata_in(&settings.namespace, "nmstate-webhook");
     metadata.annotations =
         Some([(SERVING_CERTIFICATE.to_owned(), certificate_of_openshift(settings))].into());
@@ -37,13 +37,13 @@ pub fn services(wish: &Wish<'_>) -> Vec<Object> {
         spec: Some(ServiceSpec {
             selector: Some([("name".to_owned(), settings.controller_workload())].into()),
             ports: Some(vec![port("webhook", 443, WEBHOOK_PORT)]),
-            // Whoever listens can answer, and being asked is how it is found out to be ready.
+            // Every pod that listens can answer admission reviews, whether it is Ready or not.
             publish_not_ready_addresses: Some(true),
             ..ServiceSpec::default()
         }),
         status: None,
     };
-    let metrics = metrics_port(wish.spec).map(|target| {
+    let metrics = metrics_port(inputs.spec).map(|target| {
         let mut metadata = settings.metadata_in(&settings.namespace, "nmstate-monitor");
         metadata.labels.get_or_insert_default().insert(MONITORED.0.to_owned(), MONITORED.1.to_owned());
         let selector = [
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_of_metrics_is_the_one_that_was_asked_for() {
+    fn the_port_of_metrics_is_that_of_the_address() {
         for (address, expected) in [
             (":8089", Some(8089)),
             ("10.0.0.1:9000", Some(9000)),

@@ -1,14 +1,14 @@
-//! What differs between clusters, and the names that follow from it.
+//! The settings of an installation, and the names of objects that follow from them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use knmstate_api::names;
 
-/// What differs between clusters.
+/// The settings on which the objects without processes depend, and from which the names of all objects follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where handlers and controller run.
+    /// The namespace of handlers and controller.
     pub namespace: String,
-    /// Put before all names, with a dash.
+    /// Put before all names, followed by a dash.
     pub prefix: Option<String>,
     /// Whether admins may configure a node in its NodeNetworkState: `NMState.spec.allowNodeStateConfiguration`.
     pub allow_node_state_configuration: bool,
@@ -31,7 +31,7 @@ impl Settings {
         self.named("nmstate-controller")
     }
 
-    /// The Lease that the controllers agree on a leader by.
+    /// The Lease by which the controllers elect a leader.
     pub fn leader_lease(&self) -> String {
         self.named("nmstate-controller")
     }
@@ -41,12 +41,12 @@ impl Settings {
         self.named("nmstate-ca")
     }
 
-    /// The Secret with the certificate of the webhook, called like its Service.
+    /// The Secret with the certificate of the webhook, named like its Service.
     pub fn certificate_secret(&self) -> String {
         self.webhook_service()
     }
 
-    /// The Service that the API server reaches the webhook by.
+    /// The Service by which the API server calls the webhook.
     pub fn webhook_service(&self) -> String {
         self.named("nmstate-webhook")
     }
@@ -79,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// The metadata of an object of the whole cluster.
+    /// The metadata of a cluster-scoped object.
     pub(crate) fn metadata(&self, name: &str) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.named(name)),

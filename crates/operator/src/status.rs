@@ -1,4 +1,4 @@
-//! What an NMState says of itself: whether everything that it stands for runs.
+//! The conditions of the NMState: whether all operands run.
 
 use jiff::Timestamp;
 use knmstate_api::{
@@ -10,22 +10,22 @@ use knmstate_api::{
     },
 };
 
-/// How far a workload is.
+/// The progress of a Deployment or DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
+pub(crate) struct Workload {
     pub generation: i64,
-    /// What the counts below are about.
+    /// The generation of the counts below.
     pub observed_generation: i64,
-    /// How many pods there should be.
+    /// The wanted number of pods.
     pub wanted: i64,
-    /// How many are of the newest kind.
+    /// The number of pods of the newest generation.
     pub updated: i64,
     pub available: i64,
 }
 
 impl Workload {
-    /// What it still waits for, in the words that users of kubernetes-nmstate know; `None` when it is ready.
-    pub fn lacks(&self, kind: &str, name: &str) -> Option<String> {
+    /// Why it is not ready, in the messages that users of kubernetes-nmstate know; `None` if it is ready.
+    pub(crate) fn lacks(&self, kind: &str, name: &str) -> Option<String> {
         let Self { generation, observed_generation, wanted, updated, available } = *self;
         if observed_generation < generation {
             Some(format!(
@@ -43,22 +43,22 @@ impl Workload {
     }
 }
 
-/// What there is to say.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum DeploymentState {
     /// Everything runs.
     Deployed,
-    /// Everything runs, but the cluster's TLS profile could only be followed in part.
+    /// Everything runs, but only a part of the cluster's TLS profile is honored.
     TlsNotHonored(String),
-    /// These still do not.
+    /// The workloads that are not ready.
     Deploying(Vec<String>),
-    /// Something could not be done.
+    /// The reconciliation failed with this error.
     Failed(String),
 }
 
-impl Verdict {
-    /// The conditions that say so, from those that were there.
-    pub fn conditions(&self, before: &ConditionList, now: Timestamp) -> ConditionList {
+impl DeploymentState {
+    /// The new conditions. Those that do not change keep their times.
+    pub(crate) fn conditions(&self, before: &ConditionList, now: Timestamp) -> ConditionList {
         type Row<'a> = (ConditionStatus, &'a str, &'a str);
         const IN_PROGRESS: &str = "Deploying is in progress";
         const ALL_WELL: &str = "All components are available and ready";
@@ -85,10 +85,10 @@ impl Verdict {
         for (type_, (status, reason, message)) in
             [(AVAILABLE, available), (PROGRESSING, progressing), (DEGRADED, degraded)]
         {
-            // A heartbeat alone is no news: every write wakes whoever watches, us among them.
-            let said = conditions.get(type_);
-            if said.is_none_or(|said| {
-                (said.status, said.reason.as_str(), said.message.as_str()) != (status, reason, message)
+            // A new heartbeat alone is not written: it would wake all watches, including our own.
+            let known = conditions.get(type_);
+            if known.is_none_or(|known| {
+                (known.status, known.reason.as_str(), known.message.as_str()) != (status, reason, message)
             }) {
                 conditions.set(type_, status, reason, message, now);
             }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_waits_for_is_said_in_known_words() {
+    fn workloads_that_are_not_ready_have_the_known_messages() {
         for (workload, expected) in [
             (workload(2, 2, 3, 3, 3), None),
             (
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn saying_the_same_again_changes_nothing() {
+    fn an_equal_result_changes_nothing() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let first = Verdict::Deployed.conditions(&ConditionList::default(), at(100));
-        assert_eq!(Verdict::Deployed.conditions(&first, at(200)), first);
+        let first = DeploymentState::Deployed.conditions(&ConditionList::default(), at(100));
+        assert_eq!(DeploymentState::Deployed.conditions(&first, at(200)), first);
         let types: Vec<_> = first.iter().map(|condition| condition.type_.as_str()).collect();
         assert_eq!(types, ["Available", "Progressing", "Degraded"]);
-        let failed = Verdict::Failed("no".to_owned()).conditions(&first, at(300));
+        let failed = DeploymentState::Failed("no".to_owned()).conditions(&first, at(300));
         assert_eq!(failed.status(AVAILABLE), False);
         assert_eq!(failed.first_true().unwrap().message, "no");
         assert_eq!(

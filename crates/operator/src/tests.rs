@@ -1,4 +1,4 @@
-//! What must be true of all objects together.
+//! Properties of all objects together.
 
 use std::collections::BTreeSet;
 

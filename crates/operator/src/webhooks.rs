@@ -1,6 +1,6 @@
-//! What the API server asks the controller: for the timestamp on a policy, and for what only nmstate can judge.
+//! The webhook configurations: the controller adds a timestamp to policies and validates them.
 //!
-//! The certificate authority is not said here: whoever makes it puts it there, and applying these objects anew leaves it.
+//! The `caBundle` is not set here. The component that makes the certificate sets it, and applying these objects keeps it.
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
@@ -13,13 +13,13 @@ use knmstate_api::names;
 
 use crate::{Object, Settings};
 
-/// Nobody is kept from writing a policy because the controller does not answer: it looks again when it does.
-const WHEN_UNANSWERED: &str = "Ignore";
+/// Policies can be written while no controller responds; the leader validates them later.
+const FAILURE_POLICY: &str = "Ignore";
 const TIMEOUT_SECONDS: i32 = 10;
 const POLICIES: &str = "nodenetworkconfigurationpolicies";
 const STATUS: &str = "nodenetworkconfigurationpolicies/status";
 
-pub fn webhooks(settings: &Settings) -> Vec<Object> {
+pub(crate) fn webhooks(settings: &Settings) -> Vec<Object> {
     let mutating = MutatingWebhookConfiguration {
         metadata: metadata(settings),
         webhooks: Some(vec![
@@ -46,7 +46,7 @@ fn mutating(settings: &Settings, path: &str, resources: &[&str]) -> MutatingWebh
         client_config: at(settings, path),
         rules: Some(vec![on(resources)]),
         admission_review_versions: review_versions(),
-        failure_policy: Some(WHEN_UNANSWERED.to_owned()),
+        failure_policy: Some(FAILURE_POLICY.to_owned()),
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
         ..MutatingWebhook::default()
@@ -59,7 +59,7 @@ fn validating(settings: &Settings, path: &str, resources: &[&str]) -> Validating
         client_config: at(settings, path),
         rules: Some(vec![on(resources)]),
         admission_review_versions: review_versions(),
-        failure_policy: Some(WHEN_UNANSWERED.to_owned()),
+        failure_policy: Some(FAILURE_POLICY.to_owned()),
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
         ..ValidatingWebhook::default()

@@ -1,7 +1,7 @@
-//! The one program in the rig's own pods; linked statically, so that an image needs nothing else.
+//! The program in the rig's pods. It is linked statically, so that its image needs no other file.
 //!
-//! `pod` waits, which is all that the container must do that holds a pod's namespaces.
-//! `pod PORT` answers every HTTP request with the name of its host.
+//! `pod` waits for ever, as the pause container of a pod does.
+//! `pod PORT` answers every HTTP request with its host name.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -26,9 +26,9 @@ extern "C" fn end(_signal: i32) {
 }
 
 fn main() -> io::Result<()> {
-    // The first process of a container ignores signals unless it handles them, and inherits orphans; for one that
-    // ignores SIGCHLD the kernel itself collects those.
-    // SAFETY: no other thread runs yet, and `end` is a function of the type that signal(2) wants.
+    // The first process of a container gets no signal for which it has no handler. It is the parent of orphans, which
+    // the kernel reaps if it ignores SIGCHLD. SAFETY: no other thread runs yet, and `end` is a function of the type
+    // that signal(2) wants.
     unsafe {
         signal(SIGINT, end as *const () as usize);
         signal(SIGTERM, end as *const () as usize);
@@ -47,7 +47,7 @@ fn serve(port: &str) -> io::Result<()> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     for connection in TcpListener::bind(format!("[::]:{port}"))?.incoming() {
         let (connection, host) = (connection?, host.clone());
-        // Its end is its own business: a client may hang up whenever it likes.
+        // Errors do not matter: a client can close the connection at any time.
         thread::spawn(move || answer(connection, &host));
     }
     Ok(())
@@ -56,7 +56,7 @@ fn serve(port: &str) -> io::Result<()> {
 fn answer(connection: TcpStream, host: &str) -> io::Result<()> {
     let mut request = BufReader::new(connection);
     let mut line = String::new();
-    // The head of a request ends with a line of nothing but its two line-end bytes; nobody sends a body.
+    // The header of a request ends with an empty line, which is two bytes. The tests send no body.
     while request.read_line(&mut line)? > 2 {
         line.clear();
     }

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # Functions for the first process of a KubeNode. Sourced, never run.
-# containerd, kubelet and above all pods write wherever they are told to, so the node gets a root of its own.
+# containerd, kubelet and pods write to the host's file system, so the node gets its own view of it.
 
-# private_root DIR FOLDER...: replaces / by a copy-on-write view of it. DIR stays what it is, the FOLDERs too, read-only.
+# private_root DIR READ_ONLY_DIR...: replaces / by a copy-on-write view of it. DIR and the READ_ONLY_DIRs stay themselves.
 private_root() {
-  local dir=$1 folder root
+  local dir=$1 path root
   shift
-  # A tmpfs, because the layer for changes cannot lie inside the tree that it covers.
+  # A tmpfs, because the upper layer cannot be inside the lower one.
   mkdir "$dir/layers"
   mount -t tmpfs -o mode=755 tmpfs "$dir/layers"
   mkdir "$dir/layers/upper" "$dir/layers/work" "$dir/layers/view"
@@ -14,11 +14,11 @@ private_root() {
   mount -t overlay -o "lowerdir=/,upperdir=$dir/layers/upper,workdir=$dir/layers/work" overlay "$root"
   mkdir -p "$root$dir"
   mount --bind "$dir" "$root$dir"
-  # They are in the view already, unless they lie on another file system.
-  for folder in "$@"; do
-    mkdir -p "$root$folder"
-    mount --bind "$folder" "$root$folder"
-    mount -o remount,bind,ro "$root$folder"
+  # The view does not have them if they are on another file system.
+  for path in "$@"; do
+    mkdir -p "$root$path"
+    mount --bind "$path" "$root$path"
+    mount -o remount,bind,ro "$root$path"
   done
   mount --rbind /dev "$root/dev"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
@@ -28,18 +28,18 @@ private_root() {
   umount --lazy /mnt
 }
 
-# private_folder DIR FOLDER...: folders that need a real file system below them, or that the test wants to see.
-private_folder() {
-  local dir=$1 folder
+# private_dirs DIR PATH...: directories that cannot be on an overlay, or that the test reads. They are below DIR.
+private_dirs() {
+  local dir=$1 path
   shift
-  for folder in "$@"; do
-    mkdir -p "$dir$folder" "$folder"
-    mount --bind "$dir$folder" "$folder"
+  for path in "$@"; do
+    mkdir -p "$dir$path" "$path"
+    mount --bind "$dir$path" "$path"
   done
 }
 
-# kubelet refuses to start unless the kernel has certain settings, which belong to the machine. It is shown the values
-# that it wants, and everything but the network's settings, which are the node's own, becomes read-only.
+# private_sysctls DIR: kubelet does not start unless the kernel has certain settings, and these belong to the machine. So
+# files with the expected values cover them. Everything becomes read-only except net, which belongs to the node.
 private_sysctls() {
   local dir=$1 setting name
   mkdir "$dir/sysctl"
@@ -55,14 +55,14 @@ private_sysctls() {
   done
 }
 
-# private_cgroups HIERARCHIES: mounts the hierarchies ("folder options" per line) as seen from the node's own cgroup.
+# private_cgroups HIERARCHIES: mounts the hierarchies ("PATH OPTIONS", one per line) with the node's cgroup as their root.
 private_cgroups() {
-  local folder options
+  local name options
   mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
-  while read -r folder options; do
-    folder=$(basename "$folder") options=${options#rw,}
+  while read -r name options; do
+    name=$(basename "$name") options=${options#rw,}
     [[ $options != *name=* ]] || options=none,$options
-    mkdir "/sys/fs/cgroup/$folder"
-    mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$folder"
+    mkdir "/sys/fs/cgroup/$name"
+    mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$name"
   done <<<"$1"
 }

@@ -1,27 +1,27 @@
 # shellcheck shell=bash
 # Functions for the first process of a node that is made of namespaces. Sourced, never run.
-# The caller is pid 1 of fresh net, mount, uts and pid namespaces; DIR is the node's scratch folder.
+# The caller is pid 1 of new net, mount, uts and pid namespaces; DIR is the directory of the node.
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
-# private_machine NAME DIR: from here on, nothing that is written reaches the machine.
+# private_machine NAME DIR: after it, no file of the machine changes when a process of the node writes.
 private_machine() {
   local name=$1 dir=$2
   mount --make-rprivate /
   mount -t proc proc /proc
   private_sys "$dir"
   hostname "$name"
-  # A folder that the test can see too: it finds the bus socket and the marks that say "ready" there.
+  # The test reads it, too: it has the D-Bus socket and the files with which the test and this process synchronise.
   mkdir -p "$dir/run"
   mount --bind "$dir/run" /run
   mkdir -p /run/dbus /run/NetworkManager /run/lock
   mkdir -p "$dir/overlay"
   mount -t tmpfs -o mode=755 tmpfs "$dir/overlay"
-  local folder layer
-  for folder in /etc /var/lib; do
-    layer=$dir/overlay/${folder//\//-}
+  local path layer
+  for path in /etc /var/lib; do
+    layer=$dir/overlay/${path//\//-}
     mkdir "$layer" "$layer/upper" "$layer/work"
-    mount -t overlay -o "lowerdir=$folder,upperdir=$layer/upper,workdir=$layer/work" overlay "$folder"
+    mount -t overlay -o "lowerdir=$path,upperdir=$layer/upper,workdir=$layer/work" overlay "$path"
   done
   mount -t tmpfs -o mode=755 tmpfs /var/lib/NetworkManager
   rm -f /etc/resolv.conf
@@ -30,17 +30,17 @@ private_machine() {
   ip link set lo up
 }
 
-# NetworkManager takes a writable /sys as the sign of a running udev, and then waits for it for ever. A read-only one,
-# on the other hand, breaks options of bridge ports. So: a read-only folder with the writable subfolders bound inside.
+# private_sys DIR: if /sys is writable, NetworkManager expects udev and waits for it for ever. If all of /sys is
+# read-only, options of bridge ports cannot be set. So /sys becomes a read-only directory with writable subdirectories.
 private_sys() {
-  local dir=$1 folder
+  local dir=$1 name
   mkdir -p "$dir/sys"
   mount -t sysfs sysfs "$dir/sys"
   mount -t tmpfs -o mode=755,size=64k tmpfs /sys
-  for folder in "$dir"/sys/*/; do
-    folder=$(basename "$folder")
-    mkdir "/sys/$folder"
-    mount --bind "$dir/sys/$folder" "/sys/$folder"
+  for name in "$dir"/sys/*/; do
+    name=$(basename "$name")
+    mkdir "/sys/$name"
+    mount --bind "$dir/sys/$name" "/sys/$name"
   done
   mount -o remount,ro,bind /sys
   mount -o remount,ro /sys
@@ -59,7 +59,7 @@ await() {
   done
 }
 
-# start_network_manager DIR: with the profiles (*.nmconnection) found in DIR, and nothing of the machine's own.
+# start_network_manager DIR: with the profiles (*.nmconnection) in DIR, and none of the machine.
 start_network_manager() {
   local dir=$1
   rm -rf /etc/NetworkManager/conf.d /etc/NetworkManager/system-connections
@@ -71,8 +71,8 @@ start_network_manager() {
   "$here/network-manager" start "$dir"
 }
 
-# Process 1 has one more duty: to collect the dead.
-reap_for_ever() {
+# reap_orphans: waits for ever, as process 1, which has to reap the orphans of its namespace.
+reap_orphans() {
   while :; do
     sleep infinity &
     wait $! || true

@@ -1,7 +1,12 @@
-//! A real Kubernetes API: etcd and kube-apiserver in the lab's network, with the controller-manager and the scheduler
-//! when asked for.
+//! A Kubernetes API: etcd and kube-apiserver in the lab's network, on request with the controller-manager and the
+//! scheduler.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -14,31 +19,31 @@ use kube::{
 use nix::sys::signal::Signal;
 
 use crate::{
-    forward::Forward,
-    kubeconfig,
+    api_server_flags, kubeconfig,
     lab::Lab,
     machine::rig_file,
     parts,
-    pki::{self, Authority, Identity},
+    pki::{Authority, Identity},
+    port_forward::PortForward,
     process::{Invocation, LAB_VARIABLE, Output, Process, write_private},
     wait,
 };
 
-/// Where nodes find the API server.
-pub const ADDRESS: &str = "10.99.0.1:6443";
+/// The address of the API server for nodes.
+pub(crate) const ADDRESS: &str = "10.99.0.1:6443";
 const BACK_ADDRESS: &str = "10.98.0.1:6443";
-const SERVICE_RANGE: &str = "10.96.0.0/16";
-/// Pod networks are taken from this range.
-pub const POD_RANGE: &str = "10.244.0.0/16";
+/// Each kubelet node gets a /24 of this range for its pods.
+pub(crate) const POD_RANGE: &str = "10.244.0.0/16";
 const READY_LIMIT: Duration = Duration::from_mins(1);
 
 impl Lab {
-    /// An API server of the lab's own.
+    /// An API server in this lab, not started yet. A lab can have one.
     pub fn api_server(&self) -> ApiServerBuilder {
         ApiServerBuilder { lab: self.clone(), controllers: false }
     }
 }
 
+/// The settings of an API server that is not started yet.
 #[derive(Debug)]
 pub struct ApiServerBuilder {
     lab: Lab,
@@ -46,23 +51,26 @@ pub struct ApiServerBuilder {
 }
 
 impl ApiServerBuilder {
-    /// Also runs the controller-manager and the scheduler: garbage collection, DaemonSets, node life cycle.
+    /// Also runs the controller-manager and the scheduler, for garbage collection, DaemonSets and the life cycle of
+    /// nodes.
     #[must_use]
     pub fn with_controllers(mut self) -> Self {
         self.controllers = true;
         self
     }
 
+    /// Returns when the API server reports that it is ready. Fails when `scripts/setup` has not run, a process ends, or
+    /// it is not ready in time.
     pub async fn start(self) -> Result<ApiServer> {
-        let folder = self.lab.folder().join("kubernetes");
-        std::fs::create_dir(&folder).context("a lab has one API server")?;
+        let directory = self.lab.directory().join("kubernetes");
+        std::fs::create_dir(&directory).context("a lab can have one API server")?;
         let authority = Authority::new("knmstate-rig-ca")?;
-        write_keys(&authority, &folder)?;
+        api_server_flags::write_keys(&authority, &directory)?;
         let target: SocketAddr = ADDRESS.parse()?;
-        let forward = Forward::to(self.lab.network().sockets()?, target).await?;
+        let forward = PortForward::from_loopback(self.lab.network().sockets()?, target).await?;
         let admin = authority.client("admin", &["system:masters"])?;
         let outside = format!("https://{}", forward.local);
-        let kubeconfig = folder.join("admin.kubeconfig");
+        let kubeconfig = directory.join("admin.kubeconfig");
         write_private(&kubeconfig, &kubeconfig::with_certificate(&outside, &authority.identity(), &admin))?;
         let client = client_from(&std::fs::read_to_string(&kubeconfig)?).await?;
         let mut server = ApiServer {
@@ -73,7 +81,7 @@ impl ApiServerBuilder {
             client,
             kubeconfig,
             authority,
-            folder,
+            directory,
             lab: self.lab,
         };
         server.start_processes().await?;
@@ -84,17 +92,17 @@ impl ApiServerBuilder {
     }
 }
 
-/// A running API server; gone with all its data when dropped.
+/// A running API server. Dropping it ends its processes, and its data are removed with the lab.
 pub struct ApiServer {
-    // Dropped in this order: clients before servers, servers before their store.
+    // Fields drop in this order: clients before the API server, the API server before etcd.
     controllers: Vec<Process>,
     api: Option<Process>,
     etcd: Option<Process>,
-    forward: Forward,
+    forward: PortForward,
     client: Client,
     kubeconfig: PathBuf,
     authority: Authority,
-    folder: PathBuf,
+    directory: PathBuf,
     lab: Lab,
 }
 
@@ -104,7 +112,8 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-/// What a ServiceAccount token is tied to: it stops being valid when that is gone, and names its node.
+/// The object that a ServiceAccount token is bound to. The token has a claim with the node of that object, and is
+/// invalid once the object is deleted.
 #[derive(Clone, Copy, Debug)]
 pub enum BoundTo<'a> {
     Nothing,
@@ -114,37 +123,38 @@ pub enum BoundTo<'a> {
 }
 
 impl ApiServer {
-    /// A client with every right.
+    /// A client on this machine with all rights.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Every right, for programs on this machine.
-    pub fn kubeconfig(&self) -> &std::path::Path {
+    /// A kubeconfig file with all rights, for programs on this machine.
+    pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A kubeconfig for use inside the lab's network, as this user with these groups.
+    /// A kubeconfig for use in the lab's network, as this user with these groups.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<String> {
         let identity = self.authority.client(user, groups)?;
         let inside = format!("https://{ADDRESS}");
         Ok(kubeconfig::with_certificate(&inside, &self.authority.identity(), &identity))
     }
 
-    /// A kubeconfig for use inside the lab's network, with a token.
+    /// A kubeconfig for use in the lab's network, with a token.
     pub fn kubeconfig_with_token(&self, token: &str) -> String {
         kubeconfig::with_token(&format!("https://{ADDRESS}"), &self.authority.identity(), token)
     }
 
-    /// Lets the API server be reached from the back segment, too, for as long as the door lives: for nodes whose only way
-    /// to it is one of their cards there. The kubeconfig goes through that door.
-    pub async fn on_the_back_segment(&self, token: &str) -> Result<(Forward, String)> {
+    /// Makes the API server reachable from the back segment as well, until the returned forwarder is dropped: for nodes
+    /// that have no interface on the front segment. The kubeconfig has the address on the back segment.
+    pub async fn forward_from_back_segment(&self, token: &str) -> Result<(PortForward, String)> {
         let address: SocketAddr = BACK_ADDRESS.parse()?;
         let network = self.lab.network();
-        let door = Forward::from(network.listen(address).await?, network.sockets()?, ADDRESS.parse()?)?;
+        let forward =
+            PortForward::from_listener(network.listen(address).await?, network.sockets()?, ADDRESS.parse()?)?;
         let kubeconfig =
             kubeconfig::with_token(&format!("https://{address}"), &self.authority.identity(), token);
-        Ok((door, kubeconfig))
+        Ok((forward, kubeconfig))
     }
 
     /// A client on this machine with a token instead of the admin's certificate.
@@ -153,7 +163,7 @@ impl ApiServer {
         client_from(&kubeconfig::with_token(&outside, &self.authority.identity(), token)).await
     }
 
-    /// The same as a configuration, for what makes its own client.
+    /// The configuration of that client, for code that creates a client itself.
     pub async fn config_with_token(&self, token: &str) -> Result<Config> {
         let outside = format!("https://{}", self.forward.local);
         config_from(&kubeconfig::with_token(&outside, &self.authority.identity(), token)).await
@@ -164,11 +174,12 @@ impl ApiServer {
         self.authority.identity()
     }
 
+    /// Runs kubectl with all rights.
     pub async fn kubectl<S: Into<String>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
         self.kubectl_with("", args).await
     }
 
-    /// kubectl with a document on its standard input.
+    /// Runs kubectl with all rights and a document on its standard input.
     pub async fn kubectl_with<S: Into<String>>(
         &self,
         stdin: &str,
@@ -177,29 +188,30 @@ impl ApiServer {
         let kubectl = parts::kubernetes("kubectl").await?;
         Invocation::new([kubectl])
             .args(args)
-            // kubectl keeps a discovery cache below HOME, which is neither ours nor shared between labs.
-            .env("HOME", self.folder.display().to_string())
+            // kubectl caches what it discovers below HOME, and labs have different API servers.
+            .env("HOME", self.directory.display().to_string())
             .env("KUBECONFIG", self.kubeconfig.display().to_string())
             .stdin(stdin)
             .run(Duration::from_mins(1))
             .await
     }
 
-    /// Installs `deploy/crds` as a user would, and returns what kubectl said once it knows the new kinds.
+    /// Installs `deploy/crds` as a user would, and waits until kubectl knows the new kinds. Returns what kubectl
+    /// printed.
     pub async fn install_crds(&self) -> Result<String> {
-        let folder = rig_file("../../deploy/crds").display().to_string();
-        let said = self.kubectl(["apply", "-f", &folder]).await?.success()?;
-        wait::until(READY_LIMIT, "the API to serve the new kinds", async || {
+        let directory = rig_file("../../deploy/crds").display().to_string();
+        let printed = self.kubectl(["apply", "-f", &directory]).await?.success()?;
+        wait::until(READY_LIMIT, "the API server to serve the new kinds", async || {
             for kind in ["nmstates", "nncp", "nnce", "nns"] {
                 self.kubectl(["explain", kind]).await?.success()?;
             }
             Ok(())
         })
         .await?;
-        Ok(said)
+        Ok(printed)
     }
 
-    /// A token of an existing ServiceAccount.
+    /// A token of an existing ServiceAccount, valid for an hour.
     pub async fn token(&self, namespace: &str, account: &str, bound: BoundTo<'_>) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let request = TokenRequest {
@@ -211,7 +223,7 @@ impl ApiServer {
             ..Default::default()
         };
         let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
-        Ok(answer.status.context("a token request without an answer")?.token)
+        Ok(answer.status.context("the answer to the token request has no status")?.token)
     }
 
     async fn bound_reference(
@@ -234,25 +246,27 @@ impl ApiServer {
         }))
     }
 
-    /// Stops answering without closing a connection, as a server that hangs does.
+    /// Stops the API server with SIGSTOP: connections stay open, and requests get no answer.
     pub fn freeze(&self) -> Result<()> {
-        self.running()?.signal(Signal::SIGSTOP)
+        self.api_process()?.signal(Signal::SIGSTOP)
     }
 
+    /// Continues what [`freeze`](Self::freeze) has stopped.
     pub fn resume(&self) -> Result<()> {
-        self.running()?.signal(Signal::SIGCONT)
+        self.api_process()?.signal(Signal::SIGCONT)
     }
 
-    /// Stops the store of the API server, which goes on answering what it can without it.
+    /// Stops etcd with SIGSTOP. The API server still answers the requests for which it does not need etcd.
     pub fn freeze_etcd(&self) -> Result<()> {
-        self.store()?.signal(Signal::SIGSTOP)
+        self.etcd_process()?.signal(Signal::SIGSTOP)
     }
 
+    /// Continues what [`freeze_etcd`](Self::freeze_etcd) has stopped.
     pub fn resume_etcd(&self) -> Result<()> {
-        self.store()?.signal(Signal::SIGCONT)
+        self.etcd_process()?.signal(Signal::SIGCONT)
     }
 
-    /// Ends API server and etcd; the data stay.
+    /// Ends the API server and etcd, and keeps the data.
     pub async fn stop(&mut self) -> Result<()> {
         for process in [self.api.take(), self.etcd.take()].into_iter().flatten() {
             process.terminate(Duration::from_secs(30)).await?;
@@ -260,29 +274,29 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Kills API server and etcd, without waiting for watches to end as [`stop`](Self::stop) does; the data stay.
+    /// Kills the API server and etcd, and keeps the data. Unlike [`stop`](Self::stop) it does not end watches before.
     pub fn crash(&mut self) {
         self.api = None;
         self.etcd = None;
     }
 
-    /// Starts again what [`stop`](Self::stop) or [`crash`](Self::crash) has ended, with the same data.
+    /// Starts the API server and etcd again with the same data, after [`stop`](Self::stop) or [`crash`](Self::crash).
     pub async fn start_again(&mut self) -> Result<()> {
         ensure!(self.api.is_none(), "the API server is running");
         self.start_processes().await
     }
 
-    fn running(&self) -> Result<&Process> {
+    fn api_process(&self) -> Result<&Process> {
         self.api.as_ref().context("the API server has been stopped")
     }
 
-    fn store(&self) -> Result<&Process> {
+    fn etcd_process(&self) -> Result<&Process> {
         self.etcd.as_ref().context("etcd has been stopped")
     }
 
     async fn start_processes(&mut self) -> Result<()> {
-        self.etcd = Some(self.launch("etcd", &self.etcd_flags()).await?);
-        self.api = Some(self.launch("kube-apiserver", &self.api_flags()).await?);
+        self.etcd = Some(self.launch("etcd", &api_server_flags::etcd(&self.directory)).await?);
+        self.api = Some(self.launch("kube-apiserver", &api_server_flags::api_server(&self.directory)).await?);
         let client = self.client.clone();
         let processes = self.etcd.iter_mut().chain(self.api.iter_mut());
         let mut processes: Vec<&mut Process> = processes.collect();
@@ -302,7 +316,7 @@ impl ApiServer {
             ("kube-controller-manager", "system:kube-controller-manager"),
             ("kube-scheduler", "system:kube-scheduler"),
         ] {
-            let kubeconfig = self.folder.join(format!("{name}.kubeconfig"));
+            let kubeconfig = self.directory.join(format!("{name}.kubeconfig"));
             write_private(&kubeconfig, &self.kubeconfig_for(user, &[])?)?;
             let mut flags = Vec::from(
                 ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
@@ -311,9 +325,9 @@ impl ApiServer {
             flags.extend(
                 ["--bind-address=127.0.0.1", "--leader-elect=false", "--profiling=false"].map(String::from),
             );
-            flags.push(format!("--cert-dir={}", self.folder.display()));
+            flags.push(format!("--cert-dir={}", self.directory.display()));
             if name == "kube-controller-manager" {
-                flags.extend(self.controller_manager_flags());
+                flags.extend(api_server_flags::controller_manager(&self.directory));
             }
             let process = self.launch(name, &flags).await?;
             self.controllers.push(process);
@@ -325,96 +339,8 @@ impl ApiServer {
         let invocation = Invocation::new([parts::kubernetes(name).await?])
             .args(flags.iter().cloned())
             .env(LAB_VARIABLE, self.lab.id());
-        self.lab.network().enter(invocation).start(name, &self.folder.join(format!("{name}.log")))
+        self.lab.network().enter(invocation).start(name, &self.directory.join(format!("{name}.log")))
     }
-
-    fn etcd_flags(&self) -> Vec<String> {
-        let data = format!("--data-dir={}", self.folder.join("etcd").display());
-        // A test's data need not survive the machine, and fsync is most of etcd's time.
-        [
-            &data,
-            "--unsafe-no-fsync",
-            "--listen-client-urls=http://127.0.0.1:2379",
-            "--advertise-client-urls=http://127.0.0.1:2379",
-            "--listen-peer-urls=http://127.0.0.1:2380",
-            "--log-level=warn",
-        ]
-        .map(str::to_owned)
-        .into()
-    }
-
-    fn api_flags(&self) -> Vec<String> {
-        let file = |name: &str| self.folder.join(name).display().to_string();
-        vec![
-            "--etcd-servers=http://127.0.0.1:2379".to_owned(),
-            "--bind-address=10.99.0.1".to_owned(),
-            "--secure-port=6443".to_owned(),
-            // Nobody resolves the `kubernetes` Service by this, and endpoints would need a lease loop.
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--authorization-mode=Node,RBAC".to_owned(),
-            "--enable-admission-plugins=NodeRestriction".to_owned(),
-            format!("--tls-cert-file={}", file("apiserver.crt")),
-            format!("--tls-private-key-file={}", file("apiserver.key")),
-            format!("--client-ca-file={}", file("ca.crt")),
-            format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
-            format!("--kubelet-client-key={}", file("kubelet-client.key")),
-            "--kubelet-preferred-address-types=InternalIP".to_owned(),
-            format!("--service-account-key-file={}", file("service-account.pub")),
-            format!("--service-account-signing-key-file={}", file("service-account.key")),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            format!("--service-cluster-ip-range={SERVICE_RANGE}"),
-            "--allow-privileged=true".to_owned(),
-            // Webhooks in pods are reached directly, because no kube-proxy runs next to the API server.
-            "--enable-aggregator-routing=true".to_owned(),
-            format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
-            format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
-            format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-            format!("--cert-dir={}", self.folder.display()),
-            "--profiling=false".to_owned(),
-        ]
-    }
-
-    fn controller_manager_flags(&self) -> Vec<String> {
-        let file = |name: &str| self.folder.join(name).display().to_string();
-        vec![
-            "--use-service-account-credentials=true".to_owned(),
-            format!("--root-ca-file={}", file("ca.crt")),
-            format!("--service-account-private-key-file={}", file("service-account.key")),
-            format!("--cluster-signing-cert-file={}", file("ca.crt")),
-            format!("--cluster-signing-key-file={}", file("ca.key")),
-            format!("--cluster-cidr={POD_RANGE}"),
-            "--allocate-node-cidrs=true".to_owned(),
-            format!("--service-cluster-ip-range={SERVICE_RANGE}"),
-        ]
-    }
-}
-
-fn write_keys(authority: &Authority, folder: &std::path::Path) -> Result<()> {
-    let names = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "127.0.0.1",
-        "10.99.0.1",
-        "10.98.0.1",
-        "10.96.0.1",
-    ];
-    authority.identity().write(folder, "ca")?;
-    authority.server("kube-apiserver", &names)?.write(folder, "apiserver")?;
-    authority
-        .client("kube-apiserver-kubelet-client", &["system:masters"])?
-        .write(folder, "kubelet-client")?;
-    let front_proxy = Authority::new("knmstate-rig-front-proxy-ca")?;
-    front_proxy.identity().write(folder, "front-proxy-ca")?;
-    front_proxy.client("front-proxy-client", &[])?.write(folder, "front-proxy-client")?;
-    let (private, public) = pki::signing_keys()?;
-    std::fs::write(folder.join("service-account.pub"), public)?;
-    write_private(&folder.join("service-account.key"), &private)
 }
 
 async fn client_from(kubeconfig: &str) -> Result<Client> {
@@ -424,7 +350,7 @@ async fn client_from(kubeconfig: &str) -> Result<Client> {
 async fn config_from(kubeconfig: &str) -> Result<Config> {
     let config = Kubeconfig::from_yaml(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    // The machine's own proxy settings have no business with a server on loopback.
+    // The machine's proxy settings are not for a server on loopback.
     config.proxy_url = None;
     Ok(config)
 }

@@ -1,4 +1,6 @@
-//! Programs of this workspace, built on first use so that a test never runs an old one.
+//! Programs of this workspace, built on first use, so that a test never runs an outdated one.
+//!
+//! Each function returns the path of a program, and fails when it does not compile.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -10,20 +12,15 @@ use crate::process::Invocation;
 /// Long enough for a cold build on a busy machine.
 const BUILD_LIMIT: Duration = Duration::from_mins(30);
 
-/// All in one go and for the whole workspace: with an example among them, cargo chooses the same features as for
-/// `cargo test`, and finds everything built already.
-const TARGETS: [&str; 6] = [
-    "--workspace",
-    "--bin=knmstate",
-    "--bin=xtask",
-    "--bin=guest-agent",
-    "--example=apply_state",
-    "--example=machine_host",
-];
+/// All in one call and for the whole workspace: with an example among the targets, cargo selects the same features as
+/// `cargo test`, and has nothing to compile again.
+const TARGETS: [&str; 5] =
+    ["--workspace", "--bin=knmstate", "--bin=guest-agent", "--example=apply_state", "--example=machine_host"];
 
-/// What cargo tells a test about its package. Build scripts that look at it would run again for the sake of the test, and
-/// once more for the next `cargo test`; with them, half of all crates.
-const OF_THE_TEST: [&str; 8] = [
+/// Variables that cargo sets for the test's package, or that make libtest print times. If they were passed on, build
+/// scripts that read them would run again, here and in the next `cargo test`, and half of all crates would be
+/// recompiled.
+const TEST_VARIABLES: [&str; 9] = [
     "CARGO_MANIFEST_DIR",
     "CARGO_MANIFEST_LINKS",
     "CARGO_PKG_NAME",
@@ -32,24 +29,26 @@ const OF_THE_TEST: [&str; 8] = [
     "CARGO_PKG_VERSION_PATCH",
     "CARGO_PKG_VERSION_PRE",
     "OUT_DIR",
+    "RUSTC_BOOTSTRAP",
 ];
 
-/// The product.
+/// The product: `knmstate`, a debug build.
 pub async fn knmstate() -> Result<PathBuf> {
     program("knmstate").await
 }
 
-/// Applies an nmstate document from its standard input by the nmstate crate, and prints the state afterwards.
+/// An example that applies an nmstate document from its standard input with the nmstate crate, and prints the state
+/// afterwards.
 pub async fn apply_state() -> Result<PathBuf> {
     program("apply_state").await
 }
 
-/// Puts the host on NetworkManager on trial, on the machine that it runs on.
+/// An example that applies documents with the host crate, on the node that it runs on.
 pub async fn machine_host() -> Result<PathBuf> {
     program("machine_host").await
 }
 
-/// The product as users have it, for measurements.
+/// The product as a release build, for measurements.
 pub async fn knmstate_as_released() -> Result<PathBuf> {
     let output = Invocation::new(["cargo", "build", "--quiet", "--release", "--message-format=json"])
         .args(["--package=knmstate", "--bin=knmstate"])
@@ -61,16 +60,16 @@ pub async fn knmstate_as_released() -> Result<PathBuf> {
     executables(&output).remove("knmstate").context("cargo built no program")
 }
 
-/// One of the targets, by its name.
+/// One of the [`TARGETS`], by its name.
 pub(crate) async fn program(name: &str) -> Result<PathBuf> {
     static BUILT: OnceCell<BTreeMap<String, PathBuf>> = OnceCell::const_new();
     let built = BUILT.get_or_try_init(build).await?;
     built.get(name).cloned().with_context(|| format!("cargo built no program named {name}"))
 }
 
-/// The paths that cargo says the programs have.
+/// Builds the [`TARGETS`], and returns their paths by name.
 async fn build() -> Result<BTreeMap<String, PathBuf>> {
-    let without = OF_THE_TEST.iter().flat_map(|name| ["-u", name]);
+    let without = TEST_VARIABLES.iter().flat_map(|name| ["-u", name]);
     let output = Invocation::new(["env"])
         .args(without)
         .args(["cargo", "build", "--quiet", "--message-format=json"])
@@ -83,7 +82,7 @@ async fn build() -> Result<BTreeMap<String, PathBuf>> {
     Ok(executables(&output))
 }
 
-/// The programs of cargo's messages, by their names.
+/// Reads the paths of programs from cargo's messages, by name.
 fn executables(messages: &str) -> BTreeMap<String, PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let programs = messages.filter_map(|message| {

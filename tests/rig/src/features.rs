@@ -1,5 +1,5 @@
-//! What of `examples/` was seen to work, on which node and in which way: `docs/features.md`, written from a run of the
-//! tests.
+//! The tests record which examples work, on which node and by which method, and this module makes `docs/features.md` of
+//! the records.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,33 +12,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::parts;
 
-/// One example that has gone its way.
+/// The result of one example that worked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct FeatureRecord {
     /// `topic/name`.
     pub example: String,
-    /// What it does.
+    /// What the example does, in one line.
     pub title: String,
+    /// The kind of node.
     pub node: String,
-    /// Major and minor number of the NetworkManager that did it; none where nobody did.
+    /// Major and minor version of NetworkManager; none for [`Method::Keyfile`].
     pub network_manager: Option<String>,
-    pub way: Way,
-    /// Why no node can carry it.
-    pub because: Option<String>,
-    /// It is tried with every version of NetworkManager.
+    pub method: Method,
+    /// Why no node of the rig can apply it, for [`Method::Keyfile`].
+    pub reason: Option<String>,
+    /// Whether it is tested with every version of NetworkManager.
     pub core: bool,
 }
 
-/// How an example was tried.
+/// How an example was tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Way {
+pub enum Method {
+    /// By `knmstate standalone --once`.
     Standalone,
+    /// By an API server, a controller and a handler.
     Cluster,
-    /// Only what NetworkManager would be told was looked at.
+    /// Without a node: only the profiles that NetworkManager would get were checked.
     Keyfile,
 }
 
-impl Way {
+impl Method {
     fn name(self) -> &'static str {
         match self {
             Self::Standalone => "standalone",
@@ -48,19 +51,19 @@ impl Way {
     }
 }
 
-impl Seen {
-    /// Notes it where `scripts/test` wants it, if anywhere.
-    pub fn note(&self) -> Result<()> {
-        let Some(path) = parts::seen_features() else { return Ok(()) };
+impl FeatureRecord {
+    /// Appends this record to the file that `scripts/test` names. Does nothing if it names none.
+    pub fn append(&self) -> Result<()> {
+        let Some(path) = parts::feature_records() else { return Ok(()) };
         let mut line = serde_json::to_string(self)?;
         line.push('\n');
-        // One write: other tests note theirs at the same time.
+        // In one write, because other tests append to the file at the same time.
         let mut file = File::options().append(true).create(true).open(path)?;
-        file.write_all(line.as_bytes()).context("note what was seen to work")
+        file.write_all(line.as_bytes()).context("record that an example works")
     }
 
-    /// What was noted, one in a line.
-    pub fn read(text: &str) -> Result<Vec<Self>> {
+    /// Reads records, one per line.
+    pub fn parse_lines(text: &str) -> Result<Vec<Self>> {
         text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 }
@@ -68,25 +71,26 @@ impl Seen {
 const INTRODUCTION: &str = "\
 # Features
 
-Every example in this table was applied to a real kernel through NetworkManager, looked at there, found in the node's
-report, applied once more without any effect, and taken away again until the node was as before. A run of the tests wrote
-this file (`make features`), and `make test` fails when another run would write another one.
+Every example in these tables was applied to a real kernel through NetworkManager, checked in that kernel and in the
+node's report, applied again without any effect, and removed, after which the node was as before. A run of the tests
+wrote this file (`make features`), and `make test` fails when the results of its run differ.
 
-- **Nodes**: *namespaces*: NetworkManager on the kernel of the machine that runs the tests; *full kernel*: User Mode Linux
-  with bonds, VLANs and the rest, on its own or with Open vSwitch or simulated cards that have virtual functions (netdevsim).
-- **Ways**: *standalone*: `knmstate standalone --once`; *cluster*: API server, controller and handler.
+- **Nodes**: *namespaces*: NetworkManager on the kernel of the machine that runs the tests; *full kernel*: User Mode
+  Linux with bonds, VLANs and the rest, alone, with Open vSwitch, or with simulated NICs that have virtual functions
+  (netdevsim).
+- **Methods**: *standalone*: `knmstate standalone --once`; *cluster*: API server, controller and handler.
 ";
 
-/// The whole document.
-pub fn document(seen: &[Seen]) -> String {
-    let lines = [by_topic(seen), by_version(seen), not_on_a_kernel(seen)].concat();
+/// The text of `docs/features.md`.
+pub fn document(records: &[FeatureRecord]) -> String {
+    let lines = [by_topic(records), by_version(records), not_on_a_kernel(records)].concat();
     format!("{INTRODUCTION}\n{}\n", lines.join("\n"))
 }
 
-fn rows(seen: &[Seen]) -> BTreeMap<&str, Vec<&Seen>> {
-    let mut rows: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
-    for one in seen {
-        rows.entry(&one.example).or_default().push(one);
+fn records_by_example(records: &[FeatureRecord]) -> BTreeMap<&str, Vec<&FeatureRecord>> {
+    let mut rows: BTreeMap<&str, Vec<&FeatureRecord>> = BTreeMap::new();
+    for record in records {
+        rows.entry(&record.example).or_default().push(record);
     }
     rows
 }
@@ -95,15 +99,15 @@ fn row(cells: &[&str]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// The head of a table and the line below it.
-fn head(cells: &[&str]) -> [String; 2] {
+/// The first row of a table and the line below it.
+fn header(cells: &[&str]) -> [String; 2] {
     [row(cells), row(&vec!["---"; cells.len()])]
 }
 
-fn by_topic(seen: &[Seen]) -> Vec<String> {
+fn by_topic(records: &[FeatureRecord]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut topic = "";
-    for (example, ways) in rows(seen) {
+    for (example, records) in records_by_example(records) {
         let (its_topic, name) = example.split_once('/').unwrap_or_default();
         if its_topic != topic {
             if !topic.is_empty() {
@@ -111,31 +115,32 @@ fn by_topic(seen: &[Seen]) -> Vec<String> {
             }
             topic = its_topic;
             lines.extend([format!("## {topic}"), String::new()]);
-            lines.extend(head(&["example", "what it does", "node", "ways", "NetworkManager"]));
+            lines.extend(header(&["example", "what it does", "node", "methods", "NetworkManager"]));
         }
         let list = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
-        let of_ways: BTreeSet<Way> = ways.iter().map(|one| one.way).collect();
+        let methods: BTreeSet<Method> = records.iter().map(|record| record.method).collect();
         lines.push(row(&[
             &format!("[{name}](../examples/{example}.yaml)"),
-            &ways[0].title,
-            &list(ways.iter().map(|one| &*one.node).collect()),
-            &of_ways.into_iter().map(Way::name).collect::<Vec<_>>().join(", "),
-            &list(ways.iter().filter_map(|one| one.network_manager.as_deref()).collect()),
+            &records[0].title,
+            &list(records.iter().map(|record| &*record.node).collect()),
+            &methods.into_iter().map(Method::name).collect::<Vec<_>>().join(", "),
+            &list(records.iter().filter_map(|record| record.network_manager.as_deref()).collect()),
         ]));
     }
     lines
 }
 
-fn by_version(seen: &[Seen]) -> Vec<String> {
-    let versions: BTreeSet<&str> = seen.iter().filter_map(|one| one.network_manager.as_deref()).collect();
+fn by_version(records: &[FeatureRecord]) -> Vec<String> {
+    let versions: BTreeSet<&str> =
+        records.iter().filter_map(|record| record.network_manager.as_deref()).collect();
     let mut lines = vec![String::new(), "## Versions of NetworkManager".to_owned(), String::new()];
     let cells: Vec<&str> = ["example"].into_iter().chain(versions.iter().copied()).collect();
-    lines.extend(head(&cells));
-    for (example, ways) in rows(seen) {
-        if ways.iter().any(|one| one.core) {
+    lines.extend(header(&cells));
+    for (example, records) in records_by_example(records) {
+        if records.iter().any(|record| record.core) {
             let works = |version: &&str| {
-                let is_so = ways.iter().any(|one| one.network_manager.as_deref() == Some(version));
-                if is_so { "works" } else { "not tried" }
+                let tested = records.iter().any(|record| record.network_manager.as_deref() == Some(version));
+                if tested { "works" } else { "not tried" }
             };
             let cells: Vec<&str> = [example].into_iter().chain(versions.iter().map(works)).collect();
             lines.push(row(&cells));
@@ -144,18 +149,18 @@ fn by_version(seen: &[Seen]) -> Vec<String> {
     lines
 }
 
-fn not_on_a_kernel(seen: &[Seen]) -> Vec<String> {
+fn not_on_a_kernel(records: &[FeatureRecord]) -> Vec<String> {
     let mut lines = vec![String::new(), "## Not verified on a kernel".to_owned(), String::new()];
-    lines.extend(["What NetworkManager would be told was looked at instead.".to_owned(), String::new()]);
-    for (example, ways) in rows(seen) {
-        if let Some(why) = ways.iter().find_map(|one| one.because.as_deref()) {
+    lines.extend(["Only the profiles that NetworkManager would get were checked.".to_owned(), String::new()]);
+    for (example, records) in records_by_example(records) {
+        if let Some(why) = records.iter().find_map(|record| record.reason.as_deref()) {
             lines.push(format!("- `{example}`: {why}"));
         }
     }
     lines
 }
 
-/// Whether two documents say the same but for the versions, which a new Debian changes.
+/// Whether two documents differ in version numbers only, which change with updates of Debian.
 pub fn same_but_for_versions(a: &str, b: &str) -> bool {
     let without = |text: &str| -> String {
         let is_version = |character: char| character.is_ascii_digit() || character == '.';
@@ -170,52 +175,52 @@ pub fn same_but_for_versions(a: &str, b: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn seen(example: &str, version: &str, way: Way) -> Seen {
-        Seen {
+    fn record(example: &str, version: &str, method: Method) -> FeatureRecord {
+        FeatureRecord {
             example: example.to_owned(),
-            title: "Two cards as one".to_owned(),
+            title: "Bonds two NICs".to_owned(),
             node: "full kernel".to_owned(),
             network_manager: Some(version.to_owned()),
-            way,
-            because: None,
+            method,
+            reason: None,
             core: true,
         }
     }
 
     #[test]
-    fn each_example_is_a_line_with_all_that_was_seen_of_it() {
+    fn each_example_is_one_row_with_all_its_records() {
         let all = [
-            seen("bond/xor", "1.52", Way::Standalone),
-            seen("bond/xor", "1.42", Way::Standalone),
-            seen("bond/xor", "1.52", Way::Cluster),
-            seen("vlan/card", "1.52", Way::Standalone),
-            Seen {
+            record("bond/xor", "1.52", Method::Standalone),
+            record("bond/xor", "1.42", Method::Standalone),
+            record("bond/xor", "1.52", Method::Cluster),
+            record("vlan/on-nic", "1.52", Method::Standalone),
+            FeatureRecord {
                 network_manager: None,
-                because: Some("there is no such card".to_owned()),
+                reason: Some("the node has no such NIC".to_owned()),
                 core: false,
-                ..seen("sr-iov/pci", "", Way::Keyfile)
+                ..record("sr-iov/pci", "", Method::Keyfile)
             },
         ];
         let text = document(&all);
         for line in [
             "## bond",
-            "| [xor](../examples/bond/xor.yaml) | Two cards as one | full kernel | standalone, cluster | 1.42, 1.52 |",
-            "| vlan/card | not tried | works |",
-            "- `sr-iov/pci`: there is no such card",
+            "| [xor](../examples/bond/xor.yaml) | Bonds two NICs | full kernel | standalone, cluster | 1.42, 1.52 |",
+            "| vlan/on-nic | not tried | works |",
+            "- `sr-iov/pci`: the node has no such NIC",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} is not in:\n{text}");
         }
-        let reversed: Vec<Seen> = all.iter().rev().cloned().collect();
+        let reversed: Vec<FeatureRecord> = all.iter().rev().cloned().collect();
         assert_eq!(document(&reversed), text, "the order of a run does not matter");
     }
 
     #[test]
     fn a_new_version_alone_is_no_difference() {
-        let text = |version: &str| document(&[seen("bond/xor", version, Way::Standalone)]);
+        let text = |version: &str| document(&[record("bond/xor", version, Method::Standalone)]);
         assert!(same_but_for_versions(&text("1.58"), &text("1.60")));
         assert!(!same_but_for_versions(
             &text("1.58"),
-            &document(&[seen("bond/rr", "1.58", Way::Standalone)])
+            &document(&[record("bond/rr", "1.58", Method::Standalone)])
         ));
     }
 }

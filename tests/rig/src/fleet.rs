@@ -1,4 +1,4 @@
-//! Many nodes in one process: the real agent on simulated machines, against a real API server.
+//! Many nodes in one process: the real agent on simulated hosts, with a real API server.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -6,52 +6,49 @@ use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use knmstate_agent::{
-    agent::Agent,
-    engine::{Parts, Settings},
-    health::Health,
-    ledger::Ledger,
-    probes::{DNS_HOST, KubeDoor, Prober},
-    stores::kubernetes::{KubernetesStore, Options},
+    Agent, AgentParts, EngineSettings, Health, KubeApiEndpoint, KubernetesStore, KubernetesStoreOptions,
+    Ledger, PROBE_DNS_HOST, Prober,
 };
-use knmstate_host::{
-    Operation,
-    simulated::{Fault, SimulatedMachine, Strikes},
-};
+use knmstate_host::Operation;
+use knmstate_simulated_host::{Fault, SimulatedMachine, Strikes};
 use kube::Config;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     ApiServer, Lab,
-    overlap::{CountedHost, Overlap},
+    concurrent_changes::{ConcurrentChanges, CountedHost},
 };
 
-/// How many nodes are set up at once.
-const AT_ONCE: usize = 16;
+/// How many nodes are created at the same time.
+const CONCURRENT_NODES: usize = 16;
 
-/// How the nodes of a fleet are made.
+/// The size of a fleet, and how fast its hosts are.
 #[derive(Clone, Copy, Debug)]
-pub struct Making {
+pub struct FleetOptions {
+    /// The number of nodes.
     pub nodes: usize,
-    /// How long it takes to apply a change, besides the microseconds of a simulation.
-    pub apply: Duration,
+    /// The time that each host takes to apply a change.
+    pub apply_time: Duration,
 }
 
-/// Simulated nodes with their handlers; the handlers end when dropped.
+/// Simulated nodes with their handlers. Dropping it ends the handlers.
 #[derive(Debug)]
 pub struct Fleet {
-    pub members: BTreeMap<String, Member>,
-    /// How many of the machines are changed at the same time.
-    pub overlap: Overlap,
+    /// By name.
+    pub nodes: BTreeMap<String, FleetNode>,
+    /// Counts the machines that are changed at the same time.
+    pub concurrent_changes: ConcurrentChanges,
 }
 
-/// One node.
+/// A simulated node and its handler, which [`FleetNode::start`] starts.
 #[derive(Debug)]
-pub struct Member {
+pub struct FleetNode {
+    /// The simulated host.
     pub machine: SimulatedMachine,
     name: String,
-    overlap: Overlap,
+    concurrent_changes: ConcurrentChanges,
     config: Config,
-    folder: PathBuf,
+    directory: PathBuf,
     running: Option<Running>,
 }
 
@@ -68,70 +65,80 @@ impl Drop for Running {
 }
 
 impl Fleet {
-    /// Nodes `node000`, `node001` … that are Ready, with a pod each for their handler, whose token they have. Handlers
-    /// are not started.
-    pub async fn new(lab: &Lab, api: &ApiServer, making: Making) -> Result<Self> {
-        let overlap = Overlap::default();
-        let numbers = 0..making.nodes;
-        let members = stream::iter(numbers.map(|number| Member::new(lab, api, number, making, &overlap)))
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<Vec<_>>()
-            .await?;
-        let members = members.into_iter().map(|member| (member.name.clone(), member)).collect();
-        Ok(Self { members, overlap })
+    /// Creates nodes `node000`, `node001` … that are Ready. Each has a pod of its handler in the API and a token that
+    /// is bound to that pod. It does not start the handlers.
+    pub async fn new(lab: &Lab, api: &ApiServer, options: FleetOptions) -> Result<Self> {
+        let concurrent_changes = ConcurrentChanges::default();
+        let numbers = 0..options.nodes;
+        let nodes = stream::iter(
+            numbers.map(|number| FleetNode::new(lab, api, number, options, &concurrent_changes)),
+        )
+        .buffer_unordered(CONCURRENT_NODES)
+        .try_collect::<Vec<_>>()
+        .await?;
+        let nodes = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
+        Ok(Self { nodes, concurrent_changes })
     }
 
+    /// Starts all handlers.
     pub async fn start(&mut self) -> Result<()> {
-        for member in self.members.values_mut() {
-            member.start().await?;
+        for node in self.nodes.values_mut() {
+            node.start().await?;
         }
         Ok(())
     }
 
-    /// Asks all handlers to stop, and waits until they have.
+    /// Stops all handlers, and waits until they have ended.
     pub async fn stop(&mut self) {
-        futures::future::join_all(self.members.values_mut().map(Member::stop)).await;
+        futures::future::join_all(self.nodes.values_mut().map(FleetNode::stop)).await;
     }
 }
 
-impl Member {
+impl FleetNode {
     async fn new(
         lab: &Lab,
         api: &ApiServer,
         number: usize,
-        making: Making,
-        overlap: &Overlap,
+        options: FleetOptions,
+        concurrent_changes: &ConcurrentChanges,
     ) -> Result<Self> {
         let name = format!("node{number:03}");
         api.add_ready_node(&name).await?;
         let token = api.handler_token(&name).await?;
         let config = api.config_with_token(&token).await?;
-        let folder = lab.folder().join(format!("fleet/{name}"));
-        fs::create_dir_all(&folder)?;
+        let directory = lab.directory().join(format!("fleet/{name}"));
+        fs::create_dir_all(&directory)?;
         let machine = SimulatedMachine::builder(&name).nic("eth1").nic("eth2").build()?;
-        if !making.apply.is_zero() {
-            machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(making.apply));
+        if !options.apply_time.is_zero() {
+            machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(options.apply_time));
         }
-        Ok(Self { machine, name, overlap: overlap.clone(), config, folder, running: None })
+        Ok(Self {
+            machine,
+            name,
+            concurrent_changes: concurrent_changes.clone(),
+            config,
+            directory,
+            running: None,
+        })
     }
 
-    /// Starts the handler, with what an earlier one has left on disk.
+    /// Starts the handler, with the files that an earlier one has left on disk. Fails if one is running.
     pub async fn start(&mut self) -> Result<()> {
-        ensure!(self.running.is_none(), "{} runs", self.name);
-        let host = CountedHost::new(self.machine.host(), &self.name, &self.overlap);
-        let door = Arc::new(KubeDoor::new(self.config.clone(), self.name.clone()));
-        let store = KubernetesStore::start(Options {
+        ensure!(self.running.is_none(), "the handler of {} is running", self.name);
+        let host = CountedHost::new(self.machine.host(), &self.name, &self.concurrent_changes);
+        let api = Arc::new(KubeApiEndpoint::new(self.config.clone(), self.name.clone()));
+        let store = KubernetesStore::start(KubernetesStoreOptions {
             config: self.config.clone(),
             node: self.name.clone(),
             relationship_labels: BTreeMap::new(),
             now,
         })?;
-        let agent = Agent::new(Parts {
-            prober: Prober::new(host.clone(), Some(door), DNS_HOST),
+        let agent = Agent::new(AgentParts {
+            prober: Prober::new(host.clone(), Some(api), PROBE_DNS_HOST),
             host,
             store,
-            ledger: Ledger::open(self.folder.join("orders"))?,
-            settings: Settings::new(&*self.name),
+            ledger: Ledger::open(self.directory.join("orders"))?,
+            settings: EngineSettings::new(&*self.name),
             health: Health::default(),
         })
         .await;
@@ -149,8 +156,8 @@ impl Member {
         Ok(())
     }
 
-    /// Ends the handler at once, wherever it is; its machine goes on. When this returns nothing of it is left that could
-    /// get in the way of its next life.
+    /// Ends the handler at once, at any point of its work, and waits until its task has ended. The simulated host stays
+    /// as it is.
     pub async fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {
             running.task.abort();

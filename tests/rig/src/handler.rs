@@ -1,4 +1,4 @@
-//! `knmstate handler` in a node, with its rights in the cluster and no others.
+//! `knmstate handler` on a node, with the rights of the handler in the cluster.
 
 use std::{
     fs,
@@ -23,13 +23,13 @@ use crate::{
 };
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// Where a handler that was started inside of its node logs.
+/// The log of a handler that [`HandlerSetup::start_inside`] has started, in the node.
 pub const LOG_INSIDE: &str = "/run/handler.log";
-/// A handler that is asked to stop does so within this time.
+/// A handler ends within this time after SIGTERM.
 const STOP_LIMIT: Duration = Duration::from_secs(12);
 
 impl ApiServer {
-    /// A node that is Ready, though no kubelet says so.
+    /// Creates a Node object and sets it Ready, as no kubelet does that.
     pub async fn add_ready_node(&self, name: &str) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client());
         let node = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -37,18 +37,19 @@ impl ApiServer {
         self.set_node_ready(name, true).await
     }
 
+    /// Sets the condition Ready of a Node object.
     pub async fn set_node_ready(&self, name: &str, ready: bool) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client());
         let status = if ready { "True" } else { "False" };
         let condition =
-            json!({"type": "Ready", "status": status, "reason": "Rig", "message": "the test says so"});
+            json!({"type": "Ready", "status": status, "reason": "Rig", "message": "set by the test"});
         let status = Patch::Merge(json!({"status": {"conditions": [condition]}}));
         nodes.patch_status(name, &PatchParams::default(), &status).await?;
         Ok(())
     }
 
-    /// How many writes of handlers this API server has answered since it started, whether they changed anything or
-    /// not. Orders are written by others and do not count.
+    /// How many writes of handlers this API server has answered since it started, including those that changed nothing.
+    /// Writes of orders do not count: handlers do not write them.
     pub async fn writes_of_handlers(&self) -> Result<u64> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let metrics = self.client().request_text(request).await?;
@@ -69,34 +70,35 @@ fn writes_in(metrics: &str) -> u64 {
     writes.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// How to start the handler of one node, again and again, with what it keeps on disk.
+/// The settings and the directory of the handler of one node. The handler can be started several times, and keeps its
+/// files.
 #[derive(Clone, Debug)]
 pub struct HandlerSetup {
     lab: Lab,
     node: String,
     program: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
 
 impl HandlerSetup {
-    /// For a node that is known to the API server.
+    /// For a node that the API server has, with the token of its handler.
     pub async fn new(lab: &Lab, api: &ApiServer, node: &str, program: PathBuf) -> Result<Self> {
         let token = api.handler_token(node).await?;
-        Self::by(lab, &api.kubeconfig_with_token(&token), node, program)
+        Self::with_kubeconfig(lab, &api.kubeconfig_with_token(&token), node, program)
     }
 
-    /// For one that has its own way to the API server.
-    pub fn by(lab: &Lab, kubeconfig: &str, node: &str, program: PathBuf) -> Result<Self> {
-        let folder = lab.folder().join(format!("handler-of-{node}"));
-        fs::create_dir(&folder).context("a node has one handler")?;
-        write_private(&folder.join("kubeconfig"), kubeconfig)?;
+    /// For a node with another kubeconfig.
+    pub fn with_kubeconfig(lab: &Lab, kubeconfig: &str, node: &str, program: PathBuf) -> Result<Self> {
+        let directory = lab.directory().join(format!("handler-of-{node}"));
+        fs::create_dir(&directory).context("a node can have one handler")?;
+        write_private(&directory.join("kubeconfig"), kubeconfig)?;
         Ok(Self {
             lab: lab.clone(),
             node: node.to_owned(),
             program,
-            folder,
+            directory,
             arguments: Vec::new(),
             environment: Vec::new(),
         })
@@ -114,12 +116,12 @@ impl HandlerSetup {
         self
     }
 
-    /// What it keeps over a restart.
-    pub fn state_folder(&self) -> PathBuf {
-        self.folder.join("state")
+    /// The directory that the handler keeps over a restart.
+    pub fn state_directory(&self) -> PathBuf {
+        self.directory.join("state")
     }
 
-    /// Starts it in a node of any kind. It ends with the node, as everything in it; what it says and keeps is there, too.
+    /// Starts the handler in a node of any kind. It ends with the node, and its log and its files are in the node.
     pub async fn start_inside(&self, node: &impl Shell) -> Result<()> {
         let environment: Vec<String> =
             self.environment.iter().map(|(key, value)| format!("{key}='{value}'")).collect();
@@ -128,23 +130,23 @@ impl HandlerSetup {
              {} handler --kubeconfig={} --state-dir=/run/state {} >{LOG_INSIDE} 2>&1 &",
             self.node,
             environment.join(" "),
-            node.sees(&self.program)?,
-            node.sees(&self.folder.join("kubeconfig"))?,
+            node.path_in_node(&self.program)?,
+            node.path_in_node(&self.directory.join("kubeconfig"))?,
             self.arguments.join(" "),
         );
-        node.lines(&script, READY_LIMIT).await?.success()?;
+        node.run_script(&script, READY_LIMIT).await?.success()?;
         Ok(())
     }
 
-    /// Starts it in its node; its log goes on where that of an earlier one ended.
+    /// Starts the handler in its node, and appends to its log.
     pub fn start(&self, node: &NmNode) -> Result<Handler> {
-        let below = |name: &str| self.folder.join(name);
+        let below = |name: &str| self.directory.join(name);
         let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let readiness_file = below("healthy");
         let _ = fs::remove_file(&readiness_file);
         let mut invocation = Invocation::new([self.program.display().to_string(), "handler".to_owned()])
             .arg(flag("kubeconfig", &below("kubeconfig")))
-            .arg(flag("state-dir", &self.state_folder()))
+            .arg(flag("state-dir", &self.state_directory()))
             .arg(flag("readiness-file", &readiness_file))
             .args(self.arguments.iter().cloned())
             .env("NODE_NAME", &self.node)
@@ -159,7 +161,7 @@ impl HandlerSetup {
     }
 }
 
-/// A running handler; killed when dropped.
+/// A running handler. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Handler {
     process: Process,
@@ -167,7 +169,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Waits until it has read the network of its node for the first time.
+    /// Waits until the handler has read the network of its node for the first time.
     pub async fn until_ready(&mut self) -> Result<()> {
         wait::until(READY_LIMIT, "the handler to be ready", async || {
             self.process.check_running()?;
@@ -177,7 +179,7 @@ impl Handler {
         .await
     }
 
-    /// Ends it as kubelet does.
+    /// Ends the handler with SIGTERM, as kubelet does. Fails if it does not end in time.
     pub async fn stop(self) -> Result<()> {
         self.process.terminate(STOP_LIMIT).await
     }
@@ -186,9 +188,9 @@ impl Handler {
         self.process.signal(signal)
     }
 
-    /// Its process, as the machine outside sees it.
+    /// The pid of the handler in the machine's pid namespace.
     pub fn pid(&self) -> Result<u32> {
-        self.process.innermost()
+        self.process.command_pid()
     }
 
     pub fn log_tail(&self, lines: usize) -> String {

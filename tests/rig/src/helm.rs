@@ -1,4 +1,4 @@
-//! The real Helm, with the chart as it is delivered.
+//! Helm, and the chart that is delivered.
 
 use std::{path::Path, time::Duration};
 
@@ -8,20 +8,20 @@ use crate::{ApiServer, Lab, Output, machine::rig_file, parts, process::Invocatio
 
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// The folder of the chart.
+/// The directory of the chart.
 pub fn chart() -> String {
     rig_file("../../deploy/chart").display().to_string()
 }
 
 impl Lab {
-    /// Helm without a cluster.
+    /// Runs Helm without a cluster.
     pub async fn helm<S: Into<String>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
-        helm(self.folder()).await?.args(args).run(LIMIT).await
+        helm(self.directory()).await?.args(args).run(LIMIT).await
     }
 }
 
 impl ApiServer {
-    /// Helm with every right.
+    /// Runs Helm in the cluster, with all rights.
     pub async fn helm<S: Into<String>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
         let home = self.kubeconfig().parent().unwrap_or(Path::new("/"));
         let helm = helm(home).await?.env("KUBECONFIG", self.kubeconfig().display().to_string());
@@ -29,7 +29,7 @@ impl ApiServer {
     }
 }
 
-/// Helm keeps caches and settings below HOME, which is neither ours nor shared between labs.
+/// Helm has caches and settings below HOME, so each lab gets its own.
 async fn helm(home: &Path) -> Result<Invocation> {
     Ok(Invocation::new([parts::helm().await?]).env("HOME", home.display().to_string()))
 }

@@ -1,4 +1,4 @@
-//! The images that pods in a lab can use. No registry can be reached: nodes import them from files.
+//! The images that pods in a lab can use. A lab has no registry: nodes import the images from files.
 
 use std::{
     fs::File,
@@ -9,52 +9,58 @@ use std::{
 
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
-use xtask::{elf, oci::Image};
+use xtask::{elf, knmstate_image, oci::Image};
 
-use crate::{binaries, machine::rig_file, process::Invocation};
+use crate::{binaries, machine::rig_file, parts, process::Invocation};
 
-/// Holds `/pod`, which waits (`/pod`) or serves HTTP (`/pod PORT`, answering with the name of its host). Every
-/// kubelet node has it; it also holds the namespaces of every pod.
+const STRIP_LIMIT: Duration = Duration::from_mins(2);
+
+/// An image with the program `/pod`, which waits for ever, or, as `/pod PORT`, answers HTTP requests with its host
+/// name. Every kubelet node has it, and uses it as the pause image as well.
 pub const POD: &str = "localhost/rig-pod:dev";
 
-/// The product, under the name that `image` makes by default. A node has it when given the file of [`knmstate`].
-pub const KNMSTATE: &str = xtask::knmstate_image::DEV_REFERENCE;
+/// The image of the product, a debug build. A node has it if it was started with the file of [`knmstate`].
+pub const KNMSTATE: &str = knmstate_image::DEV_REFERENCE;
 
-/// The same, as it may be after an upgrade: another version of the same code.
+/// The image of the next version, for tests of upgrades: the same program, which reports [`NEXT_VERSION`]. A node has
+/// it if it was started with the file of [`next`].
 pub const NEXT: &str = "localhost/knmstate:next";
-/// What that one says to be.
+/// The version that the program in [`NEXT`] reports.
 pub const NEXT_VERSION: &str = "99.0.0-next";
 
-/// Long enough for a cold build on a busy machine.
-const BUILD_LIMIT: Duration = Duration::from_mins(30);
-
-/// The product's image, built on first use from what the tree holds now.
+/// The file of [`KNMSTATE`], packed on first use.
 pub async fn knmstate() -> Result<PathBuf> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    BUILT.get_or_try_init(|| build(KNMSTATE, None, "knmstate-dev.tar")).await.cloned()
+    static PACKED: OnceCell<PathBuf> = OnceCell::const_new();
+    PACKED.get_or_try_init(|| pack(KNMSTATE, None, "knmstate-dev.tar")).await.cloned()
 }
 
-/// The image of the next version.
+/// The file of [`NEXT`], packed on first use.
 pub async fn next() -> Result<PathBuf> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    // One after the other: the programs lie at the same place.
-    let _ = knmstate().await?;
-    BUILT.get_or_try_init(|| build(NEXT, Some(NEXT_VERSION), "knmstate-next.tar")).await.cloned()
+    static PACKED: OnceCell<PathBuf> = OnceCell::const_new();
+    PACKED.get_or_try_init(|| pack(NEXT, Some(NEXT_VERSION), "knmstate-next.tar")).await.cloned()
 }
 
-async fn build(tag: &str, version: Option<&str>, file: &str) -> Result<PathBuf> {
-    let xtask = binaries::program("xtask").await?;
-    // Not the file of `make image`: that one is a release build.
-    let image = rig_file("../../target/image").join(file);
-    Invocation::new([xtask.display().to_string()])
-        .args(["image", "--profile=dev", "--uncompressed", "--tag", tag, "--output"])
-        .arg(image.display().to_string())
-        .args(version.map(|version| format!("--version={version}")))
-        .run(BUILD_LIMIT)
-        .await?
-        .success()
-        .context("build the image of knmstate")?;
-    Ok(image)
+/// Packs the program that tests run outside of images, so that there is no second build.
+async fn pack(tag: &'static str, version: Option<&'static str>, file: &'static str) -> Result<PathBuf> {
+    let program = stripped(&binaries::knmstate().await?, file).await?;
+    // Another file than that of `make image`, which is a release build.
+    let output = rig_file("../../target/image").join(file);
+    // Computing the digests of many megabytes would block the async tasks of this thread.
+    let packed = tokio::task::spawn_blocking(move || {
+        let image = knmstate_image::pack_for_tests(&program, tag, version)?;
+        std::fs::remove_file(&program)?;
+        knmstate_image::write_file(&image, &output)?;
+        anyhow::Ok(output)
+    });
+    packed.await?.context("pack the image of knmstate")
+}
+
+/// Makes a copy without debug information, which is most of a debug build, because nodes copy and unpack the image.
+async fn stripped(program: &Path, name: &str) -> Result<PathBuf> {
+    let copy = parts::scratch_root().join(format!("knmstate-rig-{}-{name}", std::process::id()));
+    let (from, to) = (program.display().to_string(), copy.display().to_string());
+    Invocation::new(["strip", "--strip-debug", "-o", &to, &from]).run(STRIP_LIMIT).await?.success()?;
+    Ok(copy)
 }
 
 pub(crate) fn write_pod(path: &Path) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The cgroup of a kubelet node. It is the one thing of a node that the kernel does not remove with its processes.
+//! The cgroup of a kubelet node. It is the only part of a node that the kernel does not remove with its processes.
 
 use std::{
     fs,
@@ -11,40 +11,44 @@ use anyhow::{Context, Result, bail};
 
 use crate::sweep;
 
-/// How often removal is tried, every 20 ms: for 20 seconds, because a pod's processes may take a while to die.
-const ATTEMPTS: usize = 1000;
+/// Processes of pods may take this long to die. The cgroup can be removed after that.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(20);
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A cgroup of one name in every hierarchy; removed, with what the kubelet made below it, when dropped.
+/// A cgroup with the same name in each hierarchy. Dropping it removes these cgroups and those that the kubelet created
+/// below them.
 #[derive(Debug)]
 pub struct NodeCgroup {
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
 }
 
-/// Why no kubelet node can run on this machine, if that is so.
+/// The reason why no kubelet node can run on this machine, or none if one can.
 pub fn obstacle() -> Result<Option<&'static str>> {
     let none = hierarchies(&fs::read_to_string("/proc/self/mountinfo")?).is_empty();
     Ok(none.then_some(
-        "a kubelet node needs cgroups of the first generation, and this machine mounts none below /sys/fs/cgroup",
+        "a kubelet node needs cgroup v1, and this machine mounts no cgroup v1 hierarchy below /sys/fs/cgroup",
     ))
 }
 
 impl NodeCgroup {
-    /// The name starts with the lab's, so that the next lab can tell whose it was.
+    /// Creates the cgroup in each hierarchy. The name has to start with that of the lab, because the next lab removes
+    /// cgroups by name if this process is killed.
     pub fn create(name: &str) -> Result<Self> {
         if let Some(obstacle) = obstacle()? {
             bail!(obstacle);
         }
-        let mut cgroup = Self { folders: Vec::new() };
+        let mut cgroup = Self { directories: Vec::new() };
         for hierarchy in hierarchies(&fs::read_to_string("/proc/self/mountinfo")?) {
-            let folder = hierarchy.join(name);
-            fs::create_dir(&folder).with_context(|| format!("create the cgroup {}", folder.display()))?;
-            cgroup.folders.push(folder.clone());
-            // A new cpuset has no processors and takes no process until it has.
+            let directory = hierarchy.join(name);
+            fs::create_dir(&directory)
+                .with_context(|| format!("create the cgroup {}", directory.display()))?;
+            cgroup.directories.push(directory.clone());
+            // A new cpuset has no processors, and no process can enter it before it has.
             for setting in ["cpuset.cpus", "cpuset.mems"] {
                 if hierarchy.join(setting).exists() {
                     let value = fs::read(hierarchy.join(setting))?;
-                    fs::write(folder.join(setting), value)
-                        .with_context(|| format!("set {setting} of {}", folder.display()))?;
+                    fs::write(directory.join(setting), value)
+                        .with_context(|| format!("set {setting} of {}", directory.display()))?;
                 }
             }
         }
@@ -54,27 +58,30 @@ impl NodeCgroup {
 
 impl Drop for NodeCgroup {
     fn drop(&mut self) {
-        for _ in 0..ATTEMPTS {
-            self.folders.retain(|folder| {
-                sweep::remove_cgroup(folder);
-                folder.exists()
+        for _ in 0..REMOVAL_LIMIT.as_millis() / REMOVAL_INTERVAL.as_millis() {
+            self.directories.retain(|directory| {
+                sweep::remove_cgroup(directory);
+                directory.exists()
             });
-            if self.folders.is_empty() {
+            if self.directories.is_empty() {
                 return;
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(REMOVAL_INTERVAL);
         }
-        eprintln!("cgroups are left behind, because processes in them do not die: {:?}", self.folders);
+        eprintln!(
+            "cannot remove these cgroups, because processes in them do not die: {:?}",
+            self.directories
+        );
     }
 }
 
-/// Where hierarchies of the first generation are mounted, according to a mountinfo file.
+/// The mount points of cgroup v1 hierarchies below /sys/fs/cgroup, in the format of /proc/self/mountinfo.
 fn hierarchies(mountinfo: &str) -> Vec<PathBuf> {
     let mounts = mountinfo.lines().filter_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
-        let place = Path::new(mount.split(' ').nth(4)?);
-        let of_v1 = file_system.split(' ').next() == Some("cgroup");
-        (of_v1 && place.starts_with("/sys/fs/cgroup")).then(|| place.to_owned())
+        let mount_point = Path::new(mount.split(' ').nth(4)?);
+        let is_v1 = file_system.split(' ').next() == Some("cgroup");
+        (is_v1 && mount_point.starts_with("/sys/fs/cgroup")).then(|| mount_point.to_owned())
     });
     mounts.collect()
 }
@@ -84,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_generation_counts() {
+    fn only_v1_hierarchies_count() {
         let mountinfo = "\
             25 20 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
             26 25 0:22 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n\

@@ -1,4 +1,4 @@
-//! The files that a kubelet node starts with, from the templates in `kube/`.
+//! The configuration files of a kubelet node, from the templates in `kube/`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +12,22 @@ use crate::{
     process::write_private,
 };
 
-/// Where a node's configuration lies, and what it says about the node's place in the cluster.
+/// The directory with a node's configuration files, and the addresses in them.
 #[derive(Clone, Debug)]
 pub struct KubeConfiguration {
-    folder: PathBuf,
+    directory: PathBuf,
+    /// The address of the node on the front segment.
     pub address: String,
+    /// The addresses of its pods.
     pub pod_cidr: String,
 }
 
 impl KubeConfiguration {
-    /// Writes the files into the node's scratch folder. `number` is the node's in its lab.
-    pub fn write(folder: &Path, name: &str, number: u8, api: &ApiServer) -> Result<Self> {
-        let (pod_network, _) = POD_RANGE.split_once(".0.0/").context("a pod range of 16 bits")?;
+    /// Writes the files to the node's directory. `number` is the number of the node in its lab.
+    pub fn write(directory: &Path, name: &str, number: u8, api: &ApiServer) -> Result<Self> {
+        let (pod_network, _) = POD_RANGE.split_once(".0.0/").context("POD_RANGE is not a /16")?;
         let this = Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             address: format!("10.99.0.{number}"),
             pod_cidr: format!("{pod_network}.{number}.0/24"),
         };
@@ -51,11 +53,12 @@ impl KubeConfiguration {
         Ok(this)
     }
 
+    /// The path of one of the files.
     pub fn path(&self, file: &str) -> PathBuf {
-        self.folder.join(file)
+        self.directory.join(file)
     }
 
-    /// A flag that names one of the files.
+    /// A command-line flag with the path of one of the files.
     pub fn flag(&self, flag: &str, file: &str) -> String {
         format!("--{flag}={}", self.path(file).display())
     }
@@ -66,7 +69,7 @@ fn fill_in(template: &str, values: &[(&str, &str)]) -> Result<String> {
     let filled = values
         .iter()
         .fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value));
-    ensure!(!filled.contains('@'), "a place in the template has no value:\n{filled}");
+    ensure!(!filled.contains('@'), "a placeholder of the template has no value:\n{filled}");
     Ok(filled)
 }
 
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_filled_in_wholly_or_not_at_all() {
+    fn a_placeholder_without_a_value_is_an_error() {
         assert_eq!(fill_in("a: @A@, b: @B@, a: @A@", &[("A", "1"), ("B", "2")]).unwrap(), "a: 1, b: 2, a: 1");
         assert!(fill_in("a: @A@, b: @B@", &[("A", "1")]).is_err());
     }

@@ -1,8 +1,8 @@
-//! A node of a cluster: kubelet, containerd, kube-proxy and NetworkManager, all real, in namespaces of its own.
+//! A node of a cluster: kubelet, containerd, kube-proxy and NetworkManager in namespaces of their own.
 //!
-//! Pods get addresses of the node's pod network from a bridge; the API server and the other nodes reach them there,
-//! and Services work. The node's root is a copy-on-write view of the machine's: whatever a pod writes to its host is
-//! gone with the node.
+//! Pods get addresses of the node's pod network and are connected to a bridge. The API server and the other nodes reach
+//! them, and Services work. The node's root file system is a copy-on-write view of the machine's: what a pod writes to
+//! its host is removed with the node.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,24 +29,27 @@ use crate::{
     wait,
 };
 
-/// What takes two seconds on an idle machine takes much longer when every test starts its nodes at once.
+/// Limit for one step of the start. It takes two seconds on an idle machine, and much longer when many tests start
+/// nodes at the same time.
 const STEP_LIMIT: Duration = Duration::from_mins(1);
 const READY_LIMIT: Duration = Duration::from_mins(2);
-/// Secondary cards: `eth1` and `eth2`.
+/// NICs on the back segment: `eth1` and `eth2`.
 const BACK_NICS: usize = 2;
 
 impl Lab {
-    /// A kubelet node of the lab's cluster, whose API server must run with controllers.
+    /// A kubelet node, not started yet. The API server has to run with controllers.
     pub fn kube_node<'a>(&self, name: &str, api: &'a ApiServer) -> KubeNodeBuilder<'a> {
         KubeNodeBuilder { lab: self.clone(), api, name: name.to_owned(), images: Vec::new() }
     }
 }
 
-/// Why no kubelet node can run on this machine, if that is so: a test skips for this reason, and no other.
+/// The reason why no kubelet node can run on this machine, or none if one can. It is the only reason for which a test
+/// with a kubelet node may be skipped.
 pub fn obstacle() -> Result<Option<&'static str>> {
     kube_cgroup::obstacle()
 }
 
+/// The settings of a kubelet node that is not started yet.
 #[derive(Debug)]
 pub struct KubeNodeBuilder<'a> {
     lab: Lab,
@@ -56,14 +59,15 @@ pub struct KubeNodeBuilder<'a> {
 }
 
 impl KubeNodeBuilder<'_> {
-    /// An image that pods can use, besides [`images::POD`]: an OCI layout in a tar file.
+    /// Imports an image for pods, an OCI layout in a tar file. [`images::POD`] is always there.
     #[must_use]
     pub fn image(mut self, tar: impl Into<PathBuf>) -> Self {
         self.images.push(tar.into());
         self
     }
 
-    /// Returns when the node is Ready.
+    /// Returns when the node is Ready. Fails when a part of the rig is missing, a service ends, or the node is not
+    /// ready in time.
     pub async fn start(self) -> Result<KubeNode> {
         let name = self.name.clone();
         self.start_all().await.with_context(|| format!("start the kubelet node {name}"))
@@ -71,19 +75,19 @@ impl KubeNodeBuilder<'_> {
 
     async fn start_all(self) -> Result<KubeNode> {
         let number = self.lab.next_node()?;
-        let folder = self.lab.folder().join(&self.name);
-        std::fs::create_dir(&folder).with_context(|| format!("a node named {}", self.name))?;
-        let configuration = KubeConfiguration::write(&folder, &self.name, number, self.api)?;
+        let directory = self.lab.directory().join(&self.name);
+        std::fs::create_dir(&directory).with_context(|| format!("create the directory of {}", self.name))?;
+        let configuration = KubeConfiguration::write(&directory, &self.name, number, self.api)?;
         let client = self.api.client();
         join_cluster(&client, &self.name, &configuration).await?;
 
         let cgroup = NodeCgroup::create(&format!("{}-{}", self.lab.id(), self.name))?;
-        let machine = self.start_machine(&folder).await?;
+        let machine = self.start_machine(&directory).await?;
         let mut nics = vec![machine.plug_in(&self.lab, number, 0, Segment::Front).await?];
         for index in 1..=BACK_NICS {
             nics.push(machine.plug_in(&self.lab, number, index, Segment::Back).await?);
         }
-        std::fs::write(folder.join("run/nics-are-in"), "")?;
+        std::fs::write(directory.join("run/nics-are-in"), "")?;
         route_pods(&self.lab, &configuration).await?;
 
         let mut node = KubeNode {
@@ -106,32 +110,33 @@ impl KubeNodeBuilder<'_> {
         Ok(node)
     }
 
-    async fn start_machine(&self, folder: &Path) -> Result<Machine> {
+    async fn start_machine(&self, directory: &Path) -> Result<Machine> {
         let cgroup = format!("{}-{}", self.lab.id(), self.name);
-        // Resolved here, because inside the node a link may lead elsewhere.
+        // Links are resolved here, because they may have other targets inside the node.
         let kubelet = PathBuf::from(parts::kubernetes("kubelet").await?).canonicalize()?;
-        let binaries = kubelet.parent().context("kubelet lies in no folder")?;
+        let binaries = kubelet.parent().context("the path of kubelet has no directory")?;
         let init =
             Invocation::new([script("enter-cgroup"), cgroup, "unshare".to_owned(), "--cgroup".to_owned()])
                 .args([script("init"), self.name.clone()])
                 .args(
-                    [folder, binaries, &rig_file("").canonicalize()?].map(|path| path.display().to_string()),
+                    [directory, binaries, &rig_file("").canonicalize()?]
+                        .map(|path| path.display().to_string()),
                 );
         let mut machine =
-            Machine::start(&self.lab, &self.name, init, &["--cgroup"], &folder.join("init.log")).await?;
-        wait::until(STEP_LIMIT, &format!("{} to take its network cards", self.name), async || {
+            Machine::start(&self.lab, &self.name, init, &["--cgroup"], &directory.join("init.log")).await?;
+        wait::until(STEP_LIMIT, &format!("{} to wait for its NICs", self.name), async || {
             machine.check_running()?;
-            Ok(std::fs::metadata(folder.join("run/waiting-for-nics"))?)
+            Ok(std::fs::metadata(directory.join("run/waiting-for-nics"))?)
         })
         .await?;
         Ok(machine)
     }
 }
 
-/// A running node; gone when dropped, but for its object in the API.
+/// A running node. Dropping it ends and removes everything except its Node object.
 #[derive(Debug)]
 pub struct KubeNode {
-    // Dropped in this order: the services, then whatever else runs in the namespaces, then the empty cgroup.
+    // Fields drop in this order: the services, then all other processes in the namespaces, then the empty cgroup.
     kubelet: Option<Process>,
     kube_proxy: Option<Process>,
     containerd: Option<Process>,
@@ -154,36 +159,37 @@ impl KubeNode {
         &self.configuration.address
     }
 
-    /// What the addresses of its pods are taken from.
+    /// The network of its pods.
     pub fn pod_cidr(&self) -> &str {
         &self.configuration.pod_cidr
     }
 
-    /// The first process of the node, as the machine outside sees it.
+    /// The pid of the node's first process in the machine's pid namespace.
     pub fn pid(&self) -> u32 {
         self.machine.pid()
     }
 
-    /// The cable of `eth<index>`: 0 on the front segment, 1 and 2 on the back.
+    /// The lab's end of `eth<index>`: 0 on the front segment, 1 and 2 on the back.
     pub fn nic(&self, index: usize) -> &Nic {
         &self.nics[index]
     }
 
-    /// Runs a command on the node, outside of any pod.
+    /// Runs a command on the node, outside of pods.
     pub async fn exec<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Result<Output> {
         self.exec_with(Invocation::new(argv), EXEC_LIMIT).await
     }
 
+    /// Runs a command on the node, outside of pods, and kills it when `limit` has passed.
     pub async fn exec_with(&self, invocation: Invocation, limit: Duration) -> Result<Output> {
         self.enter(invocation).run(limit).await
     }
 
-    /// The same command, to be started on the node by the caller.
+    /// Changes a command so that it runs on the node when the caller starts it.
     pub fn enter(&self, invocation: Invocation) -> Invocation {
-        self.machine.enter(invocation.after(vec![script("enter-cgroup"), ".".to_owned()]))
+        self.machine.enter(invocation.wrapped_in(vec![script("enter-cgroup"), ".".to_owned()]))
     }
 
-    /// Ends the kubelet; its pods keep running, and the cluster notices after its grace period.
+    /// Ends the kubelet. Its pods keep running, and the cluster marks the node after its grace period.
     pub async fn stop_kubelet(&mut self) -> Result<()> {
         self.kubelet.take().context("the kubelet has been stopped")?.terminate(STEP_LIMIT).await
     }
@@ -231,14 +237,14 @@ impl KubeNode {
         Ok(())
     }
 
-    /// A Ready node says nothing about its Services and its other network cards.
+    /// A node can be Ready before its Services and its other NICs work.
     async fn wait_for_network(&mut self) -> Result<()> {
         let mut kube_proxy = self.kube_proxy.take().context("kube-proxy has not been started")?;
         let working = wait::until(STEP_LIMIT, "kube-proxy and NetworkManager", async || {
             kube_proxy.check_running()?;
             self.check_health("kube-proxy", 10256).await?;
             let startup = self.exec(["nmcli", "-t", "-f", "STARTUP", "general"]).await?.success()?;
-            ensure!(startup.trim() == "started", "NetworkManager says it is '{}'", startup.trim());
+            ensure!(startup.trim() == "started", "NetworkManager is in state '{}'", startup.trim());
             Ok(())
         })
         .await;
@@ -258,25 +264,25 @@ impl KubeNode {
     }
 
     async fn import_images(&self, tars: &[PathBuf]) -> Result<()> {
-        let folder = self.configuration.path("images");
-        std::fs::create_dir(&folder)?;
-        images::write_pod(&folder.join("0.tar"))?;
+        let directory = self.configuration.path("images");
+        std::fs::create_dir(&directory)?;
+        images::write_pod(&directory.join("0.tar"))?;
         for (index, tar) in tars.iter().enumerate() {
-            let inside = folder.join(format!("{}.tar", index + 1));
+            let inside = directory.join(format!("{}.tar", index + 1));
             std::fs::copy(tar, inside).with_context(|| format!("copy the image {}", tar.display()))?;
         }
         for index in 0..=tars.len() {
-            let tar = folder.join(format!("{index}.tar")).display().to_string();
+            let tar = directory.join(format!("{index}.tar")).display().to_string();
             let import = self.exec(["ctr", "--namespace=k8s.io", "images", "import", &tar]).await?;
             import.success().with_context(|| format!("import the image {tar}"))?;
         }
-        std::fs::remove_dir_all(&folder)?;
-        // containerd's Kubernetes side learns of an import by an event, and marks what it has taken in.
-        wait::until(STEP_LIMIT, "containerd to take in the images", async || {
+        std::fs::remove_dir_all(&directory)?;
+        // containerd's CRI plugin processes imports later, and then labels the images as managed.
+        wait::until(STEP_LIMIT, "containerd to make the images available to pods", async || {
             let list = self.exec(["ctr", "--namespace=k8s.io", "images", "list"]).await?.success()?;
-            let taken_in =
+            let managed =
                 list.lines().filter(|line| !line.starts_with("sha256:") && line.contains("=managed"));
-            ensure!(taken_in.count() > tars.len(), "{list}");
+            ensure!(managed.count() > tars.len(), "{list}");
             Ok(())
         })
         .await
@@ -287,7 +293,7 @@ impl KubeNode {
         let ready = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
         let ready = ready.context("the kubelet has not reported yet")?;
         ensure!(ready.status == "True", "not ready: {}", ready.message.unwrap_or_default());
-        // The report may be that of an earlier kubelet.
+        // An earlier kubelet may have set that condition.
         self.check_health("kubelet", 10248).await
     }
 
@@ -295,20 +301,20 @@ impl KubeNode {
         let url = format!("http://127.0.0.1:{port}/healthz");
         let answer =
             self.exec(["curl", "--silent", "--show-error", "--fail", "--max-time", "2", &url]).await?;
-        answer.success().with_context(|| format!("{service} does not say that it is healthy"))?;
+        answer.success().with_context(|| format!("{service} does not report that it is healthy"))?;
         Ok(())
     }
 }
 
-/// Makes the node's object, so that its pod network is known before it starts, and lets pods find the API server.
+/// Creates the Node object, which sets the pod network before the kubelet starts, and the endpoints of the API server.
 async fn join_cluster(client: &Client, name: &str, configuration: &KubeConfiguration) -> Result<()> {
     let node: Node = serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {"podCIDR": configuration.pod_cidr, "podCIDRs": [configuration.pod_cidr]},
     }))?;
     Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
-    // The API server does not keep the endpoints of its own Service up to date, and they never change.
-    let (address, port) = api_server::ADDRESS.split_once(':').context("an address with a port")?;
+    // The API server runs without its endpoint reconciler, and these endpoints never change.
+    let (address, port) = api_server::ADDRESS.split_once(':').context("the address has no port")?;
     let endpoints = json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -323,8 +329,8 @@ async fn join_cluster(client: &Client, name: &str, configuration: &KubeConfigura
     Ok(())
 }
 
-/// The lab's namespace, where the API server lives, reaches pods through their node, and so do the other nodes, for
-/// which it is the gateway.
+/// Routes the node's pod network in the lab's namespace, for the API server there and for the other nodes, whose
+/// gateway it is.
 async fn route_pods(lab: &Lab, configuration: &KubeConfiguration) -> Result<()> {
     let KubeConfiguration { address, pod_cidr, .. } = configuration;
     lab.network().ip(&format!("route replace {pod_cidr} via {address}\n")).await?;

@@ -1,9 +1,10 @@
-//! Kubeconfig files, with everything inside so that they can be handed into a node.
+//! Kubeconfig files that contain their certificates and keys, so that a node needs no other file.
 
 use serde_json::{Value, json};
 
 use crate::pki::Identity;
 
+/// For a user with a client certificate.
 pub fn with_certificate(server: &str, authority: &Identity, client: &Identity) -> String {
     render(
         server,
@@ -15,11 +16,12 @@ pub fn with_certificate(server: &str, authority: &Identity, client: &Identity) -
     )
 }
 
+/// For a user with a token.
 pub fn with_token(server: &str, authority: &Identity, token: &str) -> String {
     render(server, authority, &json!({ "token": token }))
 }
 
-/// JSON is YAML, and both kube and kubectl read it.
+/// Returns JSON, which is YAML as well: both kube and kubectl read it.
 fn render(server: &str, authority: &Identity, user: &Value) -> String {
     json!({
         "apiVersion": "v1",
@@ -36,7 +38,7 @@ fn render(server: &str, authority: &Identity, user: &Value) -> String {
 }
 
 fn base64(text: &str) -> String {
-    // ByteString is how Kubernetes' own types spell base64, which saves a crate.
+    // ByteString serializes as base64, so that the rig needs no crate for it.
     match serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())) {
         Ok(Value::String(encoded)) => encoded,
         _ => String::new(),

@@ -1,4 +1,5 @@
-//! Real parts for tests, each started by one call and gone with its handle.
+//! Real parts for tests: a Kubernetes API server and nodes with NetworkManager. One call starts each, and dropping
+//! what the call returned ends it.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -9,17 +10,18 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A [`Lab`] is the world of one test: a network that nothing else can see and a scratch folder. Parts live in it:
-//! [`ApiServer`], and nodes from cheap to complete. Whatever happens to the test (an error, a panic, SIGKILL), the
-//! parts go with it: processes ask the kernel to die with their parent, namespaces have no names, and the few things
-//! that the kernel does not collect are swept by the next lab.
+//! A [`Lab`] is the environment of one test: a network that is isolated from the machine's and from those of other
+//! labs, and a scratch directory. [`ApiServer`] and the nodes ([`NmNode`], [`UmlNode`], [`KubeNode`]) run in it. They
+//! end with the test, also when it fails, panics, or is killed by SIGKILL: processes ask the kernel to die with their
+//! parent, and namespaces have no names. The next lab removes what the kernel does not: directories and cgroups.
 
-pub mod api_server;
+mod api_server;
+mod api_server_flags;
 mod awake;
 pub mod binaries;
+mod concurrent_changes;
 pub mod features;
 pub mod fleet;
-pub mod forward;
 pub mod handler;
 pub mod helm;
 pub mod images;
@@ -27,17 +29,17 @@ mod kube_cgroup;
 mod kube_config;
 pub mod kube_node;
 mod kubeconfig;
-pub mod lab;
+mod lab;
 pub mod leftovers;
 pub mod machine;
 pub mod monitor;
-pub mod netns;
-pub mod nm_node;
-pub mod overlap;
+mod netns;
+mod nm_node;
 pub mod parts;
 mod pki;
+pub mod port_forward;
 pub mod process;
-pub mod product;
+mod product;
 mod reboot;
 pub mod request;
 pub mod role;
@@ -45,19 +47,21 @@ pub mod services;
 pub mod shell;
 mod skip;
 mod snapshot;
-pub mod sweep;
+mod sweep;
 pub mod traffic;
-pub mod uml_node;
+mod uml_node;
 mod userland;
 pub mod wait;
 
-pub use api_server::{ApiServer, BoundTo};
+pub use api_server::{ApiServer, ApiServerBuilder, BoundTo};
+pub use concurrent_changes::ConcurrentChanges;
 pub use knmstate_operator::Settings;
 pub use kube_node::KubeNode;
 pub use lab::{Lab, Segment};
-pub use nm_node::{NmNode, Primary};
+pub use netns::NetworkNamespace;
+pub use nm_node::{NmNode, NmNodeBuilder, Primary};
 pub use process::Output;
 pub use skip::skip;
 pub use snapshot::Snapshot;
-pub use uml_node::UmlNode;
+pub use uml_node::{GuestNic, UmlNode, UmlNodeBuilder};
 pub use userland::Userland;

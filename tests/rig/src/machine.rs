@@ -1,4 +1,4 @@
-//! A machine made of namespaces (net, mount, uts, pid), and its cables into the lab.
+//! The namespaces of a node (net, mount, uts, pid), and its NICs on the lab's segments.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,22 +19,23 @@ use crate::{
     wait,
 };
 
-/// How long a command in a node may take unless its caller says otherwise.
-pub const EXEC_LIMIT: Duration = Duration::from_mins(1);
+/// The time limit of a command in a node, if the caller sets no other one.
+pub(crate) const EXEC_LIMIT: Duration = Duration::from_mins(1);
 
-/// How long the processes of a killed node may take to be gone.
+/// The processes of a killed node end within this time.
 const DEATH_LIMIT: Duration = Duration::from_secs(10);
 
-/// The namespaces of a node, held by its first process; that process, and so everything in them, dies on drop.
+/// The namespaces of a node, held by its first process. Dropping it kills all processes in them.
 #[derive(Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     init: Process,
     pid: u32,
     flags: Vec<&'static str>,
 }
 
 impl Machine {
-    /// Starts `argv` as the first process of new namespaces. `extra` names namespaces beyond net, mount, uts, pid.
+    /// Starts `argv` as the first process of new namespaces: net, mount, uts, pid and those in `extra`, as flags of
+    /// unshare(1).
     pub async fn start(
         lab: &Lab,
         name: &str,
@@ -46,7 +47,7 @@ impl Machine {
         flags.extend(extra);
         let mut unshare = vec!["unshare".to_owned(), "--fork".to_owned(), "--kill-child".to_owned()];
         unshare.extend(flags.iter().map(ToString::to_string));
-        let mut init = argv.after(unshare).env(LAB_VARIABLE, lab.id()).start(name, log)?;
+        let mut init = argv.wrapped_in(unshare).env(LAB_VARIABLE, lab.id()).start(name, log)?;
         let children = format!("/proc/{0}/task/{0}/children", init.id());
         let pid =
             wait::until(Duration::from_secs(10), &format!("{name} to have a first process"), async || {
@@ -58,7 +59,7 @@ impl Machine {
         Ok(Self { init, pid, flags })
     }
 
-    /// The first process, as the machine outside sees it.
+    /// The pid of the first process in the machine's pid namespace.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -67,16 +68,16 @@ impl Machine {
         self.init.check_running()
     }
 
-    /// The same command, run inside.
+    /// Changes a command so that it runs in the namespaces.
     pub fn enter(&self, invocation: Invocation) -> Invocation {
-        invocation.inside(self.pid, &self.flags)
+        invocation.in_namespaces_of(self.pid, &self.flags)
     }
 
     pub async fn exec(&self, invocation: Invocation, limit: Duration) -> Result<Output> {
         self.enter(invocation).run(limit).await
     }
 
-    /// Puts a network card into the machine, with its cable in the lab.
+    /// Adds `eth<index>` to the node: one end of a veth pair whose other end is a port of the segment.
     pub async fn plug_in(&self, lab: &Lab, number: u8, index: usize, segment: Segment) -> Result<Nic> {
         let port = format!("v{number}-{index}");
         lab.network()
@@ -87,24 +88,25 @@ impl Machine {
                 bridge = segment.bridge()
             ))
             .await
-            .with_context(|| format!("plug in eth{index}"))?;
+            .with_context(|| format!("add eth{index}"))?;
         Ok(Nic { network: lab.shared_network(), port, segment })
     }
 }
 
 impl Drop for Machine {
-    /// The first process dies alone, and `unshare` after it: the kernel lets the first one go only when its namespace
-    /// is empty, and `unshare` waits for that. Killed as one group, `unshare` could be gone before the last of them.
+    /// Kills only the first process and waits for `unshare`, its parent. The kernel reports the end of the first
+    /// process when its pid namespace is empty, so `unshare` ends last. If both were killed as one group, `unshare`
+    /// could end while processes still run.
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.pid)
             && kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok()
         {
-            self.init.wait_briefly(DEATH_LIMIT);
+            self.init.wait_blocking(DEATH_LIMIT);
         }
     }
 }
 
-/// The lab's end of a node's network card.
+/// The lab's end of a node's NIC.
 #[derive(Debug)]
 pub struct Nic {
     network: Arc<NetworkNamespace>,
@@ -113,23 +115,23 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Pulls the cable: the node sees the carrier go.
+    /// Pulls the cable: the interface in the node loses its carrier.
     pub async fn pull(&self) -> Result<()> {
         self.network.ip(&format!("link set {} down\n", self.port)).await
     }
 
-    /// Loses every packet in both directions, while the node still sees a carrier.
+    /// Drops every packet in both directions, while the interface in the node keeps its carrier.
     pub async fn drop_packets(&self) -> Result<()> {
         self.network.ip(&format!("link set {} nomaster\n", self.port)).await
     }
 
-    /// Undoes both.
+    /// Reverts both.
     pub async fn restore(&self) -> Result<()> {
         self.network.ip(&format!("link set {} master {} up\n", self.port, self.segment.bridge())).await
     }
 }
 
-/// A file of the rig that nodes are made with.
+/// The path of a file, relative to the directory of this crate.
 pub fn rig_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }

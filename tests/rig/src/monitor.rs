@@ -1,4 +1,4 @@
-//! What the kernel of a node tells everybody who listens.
+//! Records the kernel's notifications in a node, for tests that prove that nothing was changed.
 
 use std::{path::Path, time::Duration};
 
@@ -11,41 +11,41 @@ use crate::{
     wait,
 };
 
-const REST_LIMIT: Duration = Duration::from_mins(3);
-/// As long as this without a word, the kernel is at rest.
-const QUIET: Duration = Duration::from_secs(3);
+const SETTLE_LIMIT: Duration = Duration::from_mins(3);
+/// The kernel has settled when it has sent no notification for this time.
+const QUIET_TIME: Duration = Duration::from_secs(3);
 
-/// Listens to links, addresses, routes and rules of a node; until dropped.
+/// Records changes of links, addresses, routes and rules of a node, until it is dropped.
 #[derive(Debug)]
 pub struct Monitor {
     process: Process,
-    /// How much it had heard before the kernel came to rest.
-    before: usize,
+    /// The length of the log when the kernel had settled.
+    settled_at: usize,
 }
 
 impl Monitor {
-    /// What was told since the kernel was at rest.
-    pub fn heard(&self) -> String {
-        self.process.log_tail(usize::MAX).split_off(self.before)
+    /// The notifications since the kernel had settled, in the format of `ip monitor`.
+    pub fn messages(&self) -> String {
+        self.process.log_tail(usize::MAX).split_off(self.settled_at)
     }
 }
 
 impl NmNode {
-    /// Listens to everything that the kernel is told, once the kernel itself has come to rest.
+    /// Starts to record, and returns when the kernel sends no more notifications by itself.
     pub async fn monitor(&self, log: &Path) -> Result<Monitor> {
-        self.bridges_come_to_rest().await?;
+        self.wait_for_bridges().await?;
         let monitor = Invocation::new(["ip", "-ts", "monitor", "link", "address", "route", "rule"]);
         let process = self.enter(monitor).start("monitor", log)?;
-        // Timers of the kernel are late by up to an eighth of their length.
-        let mut monitor = Monitor { process, before: 0 };
+        let mut monitor = Monitor { process, settled_at: 0 };
         let mut since = Instant::now();
-        wait::until(REST_LIMIT, "the kernel to be at rest", async || {
-            let heard = monitor.heard();
-            if !heard.is_empty() {
-                monitor.before += heard.len();
+        // Timers of the kernel can be late by an eighth of their length, so that a fixed time is not enough.
+        wait::until(SETTLE_LIMIT, "the kernel to settle", async || {
+            let messages = monitor.messages();
+            if !messages.is_empty() {
+                monitor.settled_at += messages.len();
                 since = Instant::now();
             }
-            ensure!(since.elapsed() >= QUIET, "it still moves: {heard}");
+            ensure!(since.elapsed() >= QUIET_TIME, "the last notification: {messages}");
             Ok(())
         })
         .await?;

@@ -1,4 +1,7 @@
-//! Where the parts that are not Rust come from: found by `scripts/setup`, which also installs them.
+//! Paths of the parts that cargo does not build, and the environment variables that configure the rig.
+//!
+//! `scripts/setup` installs the parts and prints their paths. The functions that return one fail when a part is
+//! missing.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
@@ -6,10 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::Invocation;
 
-/// The folder with etcd, kube-apiserver, kubectl and the others.
+/// A program of Kubernetes or etcd, such as `kube-apiserver`.
 pub async fn kubernetes(binary: &str) -> Result<String> {
-    let folder = part("KNMSTATE_KUBE_BIN").await?;
-    Ok(format!("{folder}/{binary}"))
+    let directory = part("KNMSTATE_KUBE_BIN").await?;
+    Ok(format!("{directory}/{binary}"))
 }
 
 /// The program `helm`.
@@ -17,38 +20,39 @@ pub async fn helm() -> Result<String> {
     part("KNMSTATE_HELM").await
 }
 
-/// The root folder of full-kernel nodes with a release of Debian, such as `trixie`.
-pub async fn uml_root(suite: &str) -> Result<PathBuf> {
+/// The root directory of full-kernel nodes with a release of Debian, such as `trixie`.
+pub(crate) async fn uml_root(suite: &str) -> Result<PathBuf> {
     Ok(part(&format!("KNMSTATE_UML_ROOT_{}", suite.to_uppercase())).await?.into())
 }
 
-/// The kernel of full-kernel nodes with simulated cards.
-pub async fn uml_kernel() -> Result<String> {
+/// The kernel of full-kernel nodes, a program.
+pub(crate) async fn uml_kernel() -> Result<String> {
     part("KNMSTATE_UML_KERNEL").await
 }
 
-/// Where labs make their scratch folders.
-pub fn scratch_root() -> PathBuf {
+/// Where labs create their scratch directories.
+pub(crate) fn scratch_root() -> PathBuf {
     std::env::temp_dir()
 }
 
-/// `KNMSTATE_RIG_KEEP=1` keeps the scratch folders, for a look at the logs.
-pub fn keep_scratch() -> bool {
+/// Whether to keep the scratch directories with their logs: `KNMSTATE_RIG_KEEP=1`.
+pub(crate) fn keep_scratch() -> bool {
     variable("KNMSTATE_RIG_KEEP").is_some()
 }
 
-/// `KNMSTATE_EXAMPLES=bond/` tries only those examples whose name has this in it.
-pub fn wanted_examples() -> Option<String> {
+/// The examples to test, if not all: `KNMSTATE_EXAMPLES=bond/,vlan/on-nic` selects those whose name contains one of
+/// these.
+pub fn example_filter() -> Option<String> {
     variable("KNMSTATE_EXAMPLES")
 }
 
-/// Where `scripts/test` wants noted what was seen to work.
-pub fn seen_features() -> Option<PathBuf> {
-    variable("KNMSTATE_SEEN").map(PathBuf::from)
+/// The file to which tests append the features that work, for `scripts/test`: `KNMSTATE_FEATURE_RECORDS`.
+pub(crate) fn feature_records() -> Option<PathBuf> {
+    variable("KNMSTATE_FEATURE_RECORDS").map(PathBuf::from)
 }
 
-/// Where `scripts/test` wants skipped tests noted.
-pub fn skip_list() -> Option<PathBuf> {
+/// The file to which tests append that they were skipped, for `scripts/test`: `KNMSTATE_SKIPPED`.
+pub(crate) fn skip_list() -> Option<PathBuf> {
     variable("KNMSTATE_SKIPPED").map(PathBuf::from)
 }
 
@@ -59,7 +63,8 @@ async fn part(name: &str) -> Result<String> {
     }
     if FOUND.get().is_none() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/setup");
-        let output = Invocation::new([script, "--print"]).run(std::time::Duration::from_secs(20)).await?;
+        let output =
+            Invocation::new([script, "--print", "test"]).run(std::time::Duration::from_secs(20)).await?;
         if !output.status.success() {
             bail!("parts of the rig are missing; run `make setup` first\n{}", output.stderr());
         }
@@ -71,10 +76,10 @@ async fn part(name: &str) -> Result<String> {
         .get()
         .and_then(|found| found.get(name))
         .cloned()
-        .with_context(|| format!("scripts/setup --print names no {name}"))
+        .with_context(|| format!("scripts/setup --print test prints no {name}"))
 }
 
 fn variable(name: &str) -> Option<String> {
-    #[expect(clippy::disallowed_methods, reason = "the rig is steered by the environment of `make test`")]
+    #[expect(clippy::disallowed_methods, reason = "`make test` configures the rig by its environment")]
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

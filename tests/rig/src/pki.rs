@@ -1,4 +1,5 @@
-//! The certificates of a lab's cluster: elliptic curves only, because they are made anew for every API server.
+//! The certificates of a lab's cluster. Each API server gets new ones, with elliptic-curve keys, which are quick to
+//! generate.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use rcgen::{
 
 use crate::process::write_private;
 
-/// A certificate authority that signs what the parts of a cluster need.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -27,13 +28,14 @@ pub struct Identity {
 
 impl Identity {
     /// Writes `<name>.crt` and `<name>.key`.
-    pub fn write(&self, folder: &Path, name: &str) -> Result<()> {
-        std::fs::write(folder.join(format!("{name}.crt")), &self.certificate)?;
-        write_private(&folder.join(format!("{name}.key")), &self.key)
+    pub fn write(&self, directory: &Path, name: &str) -> Result<()> {
+        std::fs::write(directory.join(format!("{name}.crt")), &self.certificate)?;
+        write_private(&directory.join(format!("{name}.key")), &self.key)
     }
 }
 
 impl Authority {
+    /// Generates a key and a self-signed certificate with this common name.
     pub fn new(name: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -50,12 +52,13 @@ impl Authority {
         Identity { certificate: self.certificate.clone(), key: self.key.clone() }
     }
 
+    /// Signs a server certificate for these DNS names and IP addresses.
     pub fn server(&self, name: &str, alternatives: &[&str]) -> Result<Identity> {
         let alternatives: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
         self.sign(CertificateParams::new(alternatives)?, name, &[], ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A client as Kubernetes sees it: the common name is the user, each organisation a group.
+    /// Signs a client certificate for a user of Kubernetes: the common name is the user, each organisation a group.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
         self.sign(CertificateParams::default(), user, groups, ExtendedKeyUsagePurpose::ClientAuth)
     }
@@ -85,7 +88,7 @@ fn distinguished_name(name: &str, organisations: &[&str]) -> DistinguishedName {
     full
 }
 
-/// The pair of keys that signs and checks ServiceAccount tokens, private and public, in PEM.
+/// Generates the key pair for ServiceAccount tokens: the private key that signs them, and the public key, in PEM.
 pub fn signing_keys() -> Result<(String, String)> {
     let key = KeyPair::generate()?;
     Ok((key.serialize_pem(), key.public_key_pem()))

@@ -1,8 +1,8 @@
-//! Child processes, the only place where the rig starts any.
+//! Child processes. The rig starts processes in this module only.
 //!
-//! Nothing that a test starts may outlive it, not even when the test is killed with SIGKILL and runs no destructor.
-//! So every child asks the kernel to be killed when its parent dies. The kernel means the parent *thread*: children
-//! are therefore forked by one thread that lives as long as the test process.
+//! No process may outlive its test, not even when the test is killed with SIGKILL and runs no destructor. So each child
+//! asks the kernel to be killed when its parent dies. For the kernel the parent is a *thread*. So one thread, which
+//! exists as long as the test process, forks all children.
 
 use std::{
     fmt,
@@ -26,86 +26,98 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::wait;
 
-/// Marks every process of a lab, so that a test can prove that none is left.
+/// The environment variable with the name of the lab, in each of its processes. Tests use it to prove that no process
+/// is left.
 pub const LAB_VARIABLE: &str = "KNMSTATE_RIG_LAB";
 
-/// What to run, and where.
+/// A command: its arguments, environment and standard input, and the namespaces in which it runs.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     argv: Vec<String>,
     env: Vec<(String, String)>,
     stdin: Vec<u8>,
-    behind_nsenter: bool,
+    forked_by_nsenter: bool,
 }
 
 impl Invocation {
+    /// A program and its arguments.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: Vec::new(),
             stdin: Vec::new(),
-            behind_nsenter: false,
+            forked_by_nsenter: false,
         }
     }
 
+    /// Appends an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.argv.push(arg.into());
         self
     }
 
+    /// Appends arguments.
     #[must_use]
     pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.argv.extend(args.into_iter().map(Into::into));
         self
     }
 
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((key.into(), value.into()));
         self
     }
 
+    /// Sets the bytes of the standard input, which [`run`](Self::run) passes; empty by default.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// The same, as the argument of another command.
+    /// Makes this command the last arguments of another one, such as `unshare`.
     #[must_use]
-    pub fn after(mut self, mut argv: Vec<String>) -> Self {
+    pub fn wrapped_in(mut self, mut argv: Vec<String>) -> Self {
         argv.append(&mut self.argv);
         self.argv = argv;
         self
     }
 
-    /// The same, run inside the namespaces of a process: `flags` are those of nsenter(1).
+    /// Runs the command in the namespaces of a process. `flags` are those of nsenter(1).
     #[must_use]
-    pub fn inside(self, pid: u32, flags: &[&str]) -> Self {
+    pub fn in_namespaces_of(self, pid: u32, flags: &[&str]) -> Self {
         let mut argv = vec!["nsenter".to_owned(), format!("--target={pid}")];
         argv.extend(flags.iter().map(ToString::to_string));
         argv.push("--".to_owned());
-        // Only a child can be in another pid namespace than its parent, so that nsenter stays and waits for it.
-        let behind_nsenter = self.behind_nsenter || flags.contains(&"--pid");
-        Self { behind_nsenter, ..self.after(argv) }
+        // A process cannot change its own pid namespace, so nsenter forks the command and waits for it.
+        let forked_by_nsenter = self.forked_by_nsenter || flags.contains(&"--pid");
+        Self { forked_by_nsenter, ..self.wrapped_in(argv) }
     }
 
-    /// Its words, its environment and its input, for a node that does not share this kernel.
+    /// The arguments, environment and standard input, for a node with its own kernel.
     pub(crate) fn into_parts(self) -> (Vec<String>, Vec<(String, String)>, Vec<u8>) {
         (self.argv, self.env, self.stdin)
     }
 
-    /// Starts it for as long as the returned handle lives; its output goes to `log`.
+    /// Starts the command, which is killed when the returned value is dropped. Its output is appended to `log`. `name`
+    /// is for messages.
     pub fn start(&self, name: &str, log: &Path) -> Result<Process> {
         let output = File::options().create(true).append(true).open(log).context("open the log")?;
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = on_spawner(move || command.spawn())?.with_context(|| format!("start {name}"))?;
-        Ok(Process { child, name: name.to_owned(), log: log.to_owned(), behind_nsenter: self.behind_nsenter })
+        Ok(Process {
+            child,
+            name: name.to_owned(),
+            log: log.to_owned(),
+            forked_by_nsenter: self.forked_by_nsenter,
+        })
     }
 
-    /// Runs it to its end, or kills it when `limit` has passed.
+    /// Runs the command to its end. Kills it and fails when `limit` has passed.
     pub async fn run(&self, limit: Duration) -> Result<Output> {
         let mut command = tokio::process::Command::from(self.command());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -119,7 +131,7 @@ impl Invocation {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(mut pipe) = stdin {
-                // A command that reads no input closes the pipe early, which is its right.
+                // Fails if the command ends without reading its input, which is no error.
                 let _ = pipe.write_all(&self.stdin).await;
             }
         };
@@ -136,7 +148,7 @@ impl Invocation {
 
     fn command(&self) -> std::process::Command {
         use std::os::unix::process::CommandExt as _;
-        #[expect(clippy::disallowed_methods, reason = "this module is where the rig starts processes")]
+        #[expect(clippy::disallowed_methods, reason = "the rig starts processes in this module only")]
         let mut command = std::process::Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).args(&self.argv);
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
@@ -153,7 +165,7 @@ async fn read_all(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::R
     Ok(bytes)
 }
 
-/// What a finished command left behind.
+/// The exit status and the output of a command that has ended.
 #[derive(Clone, Debug)]
 pub struct Output {
     pub status: ExitStatus,
@@ -162,15 +174,17 @@ pub struct Output {
 }
 
 impl Output {
+    /// The standard output, with a replacement for bytes that are not UTF-8.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// The standard error, with a replacement for bytes that are not UTF-8.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Its standard output, or an error that shows what it printed.
+    /// Returns the standard output if the command succeeded. Otherwise fails with all of its output.
     pub fn success(self) -> Result<String> {
         if !self.status.success() {
             bail!("{}: {}{}", self.status, self.stdout(), self.stderr());
@@ -178,62 +192,68 @@ impl Output {
         Ok(self.stdout())
     }
 
+    /// Returns the standard output as JSON. Fails if the command failed or printed no JSON.
     pub fn json(self) -> Result<serde_json::Value> {
-        let complaints = self.stderr();
+        let stderr = self.stderr();
         let text = self.success()?;
-        serde_json::from_str(&text).with_context(|| format!("this is no JSON: {text}{complaints}"))
+        serde_json::from_str(&text).with_context(|| format!("not JSON: {text}{stderr}"))
     }
 }
 
-/// A running process and all that it forked into its group; killed when dropped.
+/// A running process. Dropping it kills its process group.
 pub struct Process {
     child: std::process::Child,
     name: String,
     log: PathBuf,
-    behind_nsenter: bool,
+    forked_by_nsenter: bool,
 }
 
 impl Process {
+    /// The pid of the process that was started: of nsenter, if the command runs in namespaces.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Fails with the end of its log when the process is gone.
+    /// Fails with the end of the log if the process has ended. [`wait::until`] does not wait after this error.
     pub fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => {
-                let last_words = tail(&self.log, 20);
-                Err(wait::Fatal(format!("{} ended with {status}:\n{last_words}", self.name)).into())
+                let log = tail(&self.log, 20);
+                Err(wait::Fatal(format!("{} ended with {status}:\n{log}", self.name)).into())
             }
         }
     }
 
-    /// Behind nsenter, only the process that is meant gets the signal: nsenter would die of it at once, and seem to be
-    /// the end of a process that still has things to do.
+    /// Sends a signal to the process group, or to the command alone if it is a child of nsenter: nsenter would end at
+    /// once, while the command still runs.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        match self.behind() {
-            Some(meant) => Ok(kill(Pid::from_raw(i32::try_from(meant)?), signal)?),
+        match self.child_of_nsenter() {
+            Some(command) => Ok(kill(Pid::from_raw(i32::try_from(command)?), signal)?),
             None => self.signal_group(signal),
         }
     }
 
-    /// The process that is meant, as the machine outside sees it: behind nsenter it is another one.
-    pub fn innermost(&self) -> Result<u32> {
-        if self.behind_nsenter { self.behind().context("it is not running yet") } else { Ok(self.id()) }
+    /// The pid of the command in the machine's pid namespace, also if it is a child of nsenter.
+    pub(crate) fn command_pid(&self) -> Result<u32> {
+        if self.forked_by_nsenter {
+            self.child_of_nsenter().context("it is not running yet")
+        } else {
+            Ok(self.id())
+        }
     }
 
-    fn behind(&self) -> Option<u32> {
+    fn child_of_nsenter(&self) -> Option<u32> {
         let own = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
-        children.split_whitespace().next().filter(|_| self.behind_nsenter)?.parse().ok()
+        children.split_whitespace().next().filter(|_| self.forked_by_nsenter)?.parse().ok()
     }
 
     fn signal_group(&self, signal: Signal) -> Result<()> {
         Ok(killpg(group_of(self.child.id())?, signal)?)
     }
 
-    /// Asks it to end and waits for that.
+    /// Sends SIGTERM, and waits for the end. Fails when `limit` has passed.
     pub async fn terminate(mut self, limit: Duration) -> Result<()> {
         self.signal(Signal::SIGTERM)?;
         wait::until(limit, &format!("{} to end", self.name.clone()), async || {
@@ -243,8 +263,8 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for its end in a destructor, where nothing can be awaited.
-    pub(crate) fn wait_briefly(&mut self, limit: Duration) {
+    /// Waits for the end, at most for `limit`. Blocks the thread: for destructors, which cannot await.
+    pub(crate) fn wait_blocking(&mut self, limit: Duration) {
         const STEP: Duration = Duration::from_millis(5);
         for _ in 0..limit.as_millis() / STEP.as_millis() {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -254,6 +274,7 @@ impl Process {
         }
     }
 
+    /// The last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log, lines)
     }
@@ -261,7 +282,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Reaping is what makes it gone: until then its pid namespace, if it has one, may still be emptying.
+        // After wait, no process is left in a pid namespace that it has created.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.signal_group(Signal::SIGKILL);
             let _ = self.child.wait();
@@ -275,7 +296,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Kills a group that was not waited for, as when a limit has passed or the test was abandoned.
+/// Kills a process group on drop: if a limit has passed, or the test no longer waits for the command.
 struct KillGroup(Option<u32>);
 
 impl Drop for KillGroup {
@@ -291,7 +312,7 @@ fn group_of(pid: u32) -> Result<Pid> {
 }
 
 /// The last lines of a log, for error messages.
-pub fn tail(path: &Path, lines: usize) -> String {
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let text =
         std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let all: Vec<&str> = text.lines().collect();
@@ -307,6 +328,7 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Runs a function that starts a process on the thread that starts all of them.
 fn on_spawner<T: Send + 'static>(spawn: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     static SPAWNER: OnceLock<Sender<Job>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
@@ -320,6 +342,6 @@ fn on_spawner<T: Send + 'static>(spawn: impl FnOnce() -> T + Send + 'static) -> 
             let _ = reply.send(spawn());
         }))
         .ok()
-        .context("the spawner thread is gone")?;
-    answer.recv().context("the spawner thread is gone")
+        .context("the spawner thread has ended")?;
+    answer.recv().context("the spawner thread has ended")
 }

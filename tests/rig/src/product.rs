@@ -1,4 +1,5 @@
-//! The product in a cluster: its kinds, accounts, rights, guards and rules, as they are installed everywhere.
+//! Installs the cluster objects of the product without its processes: definitions, accounts, rights and admission
+//! rules.
 
 use std::time::Duration;
 
@@ -15,21 +16,22 @@ use serde_json::{Value, json};
 use crate::{ApiServer, BoundTo, request::Request, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// An enactment that is there until its guard is.
-const BAIT: &str = "rig.bait";
+/// The name of the objects in the requests that wait for admission rules.
+const PROBE: &str = "rig.probe";
 const NMSTATE: &str = "/apis/nmstate.io/v1";
 
 impl ApiServer {
-    /// Installs the product without its processes, and waits until every rule of it is in force.
-    pub async fn admit_product(&self, settings: &Settings) -> Result<()> {
+    /// Installs the definitions and the cluster objects, and waits until the admission rules are in force.
+    pub async fn install_product_objects(&self, settings: &Settings) -> Result<()> {
         self.install_crds().await?;
-        self.apply_product(settings).await
+        self.apply_product_objects(settings).await
     }
 
-    /// The same, in a cluster that has the kinds already.
-    pub async fn apply_product(&self, settings: &Settings) -> Result<()> {
+    /// Applies the cluster objects, and waits until the admission rules are in force. The cluster must have the
+    /// definitions.
+    pub async fn apply_product_objects(&self, settings: &Settings) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client());
-        wait::until(LIMIT, "the namespaces that every cluster has", async || {
+        wait::until(LIMIT, "the namespaces of a new cluster", async || {
             for name in ["default", "kube-node-lease"] {
                 namespaces.get(name).await?;
             }
@@ -40,34 +42,35 @@ impl ApiServer {
         let manager = format!("--field-manager={}", names::OPERATOR_FIELD_MANAGER);
         let apply = ["apply", "--server-side", &manager, "-f", "-"];
         self.kubectl_with(&objects.to_string(), apply).await?.success()?;
-        self.rules_are_in_force(settings).await
+        self.wait_for_admission_rules(settings).await
     }
 
-    /// The API server takes over new rules after a while; so it is asked for what they refuse until they do.
-    async fn rules_are_in_force(&self, settings: &Settings) -> Result<()> {
-        // Nothing is to come of a request that no rule refuses yet.
+    /// The API server enforces new rules after a delay. So this sends one request for each rule until the rule refuses
+    /// it.
+    async fn wait_for_admission_rules(&self, settings: &Settings) -> Result<()> {
+        // As dry runs, because a request is allowed as long as its rule is not in force.
         let policies = format!("{NMSTATE}/nodenetworkconfigurationpolicies?dryRun=All");
         let states = format!("{NMSTATE}/nodenetworkstates?dryRun=All");
         let enactments = format!("{NMSTATE}/nodenetworkconfigurationenactments");
-        let bait = format!("{enactments}/{BAIT}");
+        let enactment = format!("{enactments}/{PROBE}");
         let admin = self.client();
-        let put_out = Request::create(&enactments, object("NodeNetworkConfigurationEnactment", BAIT));
-        let answer = put_out.send(&admin).await?;
-        ensure!(answer.status.is_success(), "{put_out}: {answer}");
+        let create = Request::create(&enactments, object("NodeNetworkConfigurationEnactment", PROBE));
+        let answer = create.send(&admin).await?;
+        ensure!(answer.status.is_success(), "{create}: {answer}");
         let handler = format!("system:serviceaccount:{}:{}", settings.namespace, settings.handler_account());
         let reserved = object("NodeNetworkConfigurationPolicy", names::NODE_STATE_POLICY);
-        let mut managed = object("NodeNetworkState", BAIT);
+        let mut managed = object("NodeNetworkState", PROBE);
         managed["spec"] = json!({"managed": true});
-        let nothing = json!({"status": {}});
+        let empty_status = json!({"status": {}});
         let refusals = [
             ("nncp-validation-policy", Request::create(&policies, reserved)),
             (
                 "nmstate-node-guard-states",
-                Request::create(&states, object("NodeNetworkState", BAIT)).impersonating(&handler),
+                Request::create(&states, object("NodeNetworkState", PROBE)).impersonating(&handler),
             ),
             (
                 "nmstate-node-guard-enactments",
-                Request::merge(&format!("{bait}/status"), nothing).impersonating(&handler),
+                Request::merge(&format!("{enactment}/status"), empty_status).impersonating(&handler),
             ),
             ("nns-validation-policy", Request::create(&states, managed)),
         ];
@@ -80,11 +83,12 @@ impl ApiServer {
             })
             .await?;
         }
-        Request::delete(&bait).send(&admin).await?;
+        Request::delete(&enactment).send(&admin).await?;
         Ok(())
     }
 
-    /// The pod of a node's handler as others see it, though no kubelet runs it. Returns its name.
+    /// Creates the pod of a node's handler in the API and sets it Ready, without a kubelet that runs it. Returns its
+    /// name.
     pub async fn add_handler_pod(&self, node: &str) -> Result<String> {
         let Settings { namespace, .. } = Settings::default();
         let account = Settings::default().handler_account();
@@ -109,7 +113,7 @@ impl ApiServer {
         Ok(name)
     }
 
-    /// The token of a node's handler: bound to its pod, which is made if it is not there.
+    /// A token for a node's handler, bound to the handler's pod. Creates the pod if it does not exist.
     pub async fn handler_token(&self, node: &str) -> Result<String> {
         let Settings { namespace, .. } = Settings::default();
         let account = Settings::default().handler_account();

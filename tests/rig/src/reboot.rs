@@ -1,12 +1,12 @@
-//! A node that starts again, as far as its network can tell.
+//! Simulates a reboot of a node: for its network, the effect is the same.
 
 use anyhow::Result;
 
 use crate::NmNode;
 
-/// Nothing is left of what was in memory, and no interface but hardware, which is as the kernel finds it; and the
-/// kernel says that this is another start of the machine.
-const FORGET: &str = r#"
+/// Removes what a reboot removes: files in memory and all interfaces that are no hardware. Resets the other interfaces,
+/// and changes the boot ID of the kernel.
+const RESET: &str = r#"
 set -e
 rm -rf /run/NetworkManager/*
 ip -o link | sed -n 's/^[0-9]*: \([^:@]*\)[:@].*/\1/p' | while read -r link; do
@@ -21,12 +21,12 @@ mount --bind /run/boot-id /proc/sys/kernel/random/boot_id
 "#;
 
 impl NmNode {
-    /// Ends NetworkManager, lets the machine forget what a reboot makes it forget, and starts NetworkManager. Processes
-    /// that a test has started in the node are its own to end before.
+    /// Ends NetworkManager, resets what a reboot resets, and starts NetworkManager. The test has to end its own
+    /// processes in the node before.
     pub async fn reboot(&self) -> Result<()> {
         self.stop_network_manager().await?;
-        self.exec(["sh", "-c", FORGET]).await?.success()?;
+        self.exec(["sh", "-c", RESET]).await?.success()?;
         self.start_network_manager().await?;
-        self.end_checks_for_duplicates().await
+        self.wait_for_duplicate_address_detection().await
     }
 }

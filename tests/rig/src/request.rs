@@ -1,5 +1,4 @@
-//! One request to an API server in the raw, for tests of what it refuses: every verb on every path, and the answer as it
-//! is.
+//! Single requests to an API server, any verb on any path, for tests of what the API server refuses.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use http::{Method, StatusCode, header::CONTENT_TYPE};
 use kube::{Client, client::Body};
 use serde_json::Value;
 
-/// A request, made by the functions called like the verbs of Kubernetes.
+/// A request. The constructors have the names of the verbs of Kubernetes.
 #[derive(Clone, Debug)]
 pub struct Request {
     verb: &'static str,
@@ -18,11 +17,11 @@ pub struct Request {
     headers: Vec<(&'static str, String)>,
 }
 
-/// What the API server says to a request.
+/// The API server's response to a request.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: StatusCode,
-    /// Why it was refused; empty if it was not.
+    /// Why the request was refused; empty if it succeeded.
     pub message: String,
 }
 
@@ -32,61 +31,69 @@ impl Request {
         Self::new("read", Method::GET, path, None)
     }
 
-    /// Watches a collection. The answer does not wait for events.
+    /// Watches a collection for a second. The response does not have the events.
     pub fn watch(collection: &str) -> Self {
         let query = if collection.contains('?') { '&' } else { '?' };
         Self::new("watch", Method::GET, &format!("{collection}{query}watch=1&timeoutSeconds=1"), None)
     }
 
+    /// Creates an object.
     pub fn create(collection: &str, object: Value) -> Self {
         Self::new("create", Method::POST, collection, Some(("application/json", object)))
     }
 
-    /// Puts an object in the place of what is there.
+    /// Replaces an object.
     pub fn update(path: &str, object: Value) -> Self {
         Self::new("update", Method::PUT, path, Some(("application/json", object)))
     }
 
+    /// Changes an object by a merge patch.
     pub fn merge(path: &str, patch: Value) -> Self {
         Self::new("patch (merge)", Method::PATCH, path, Some(("application/merge-patch+json", patch)))
     }
 
+    /// Changes an object by a JSON patch.
     pub fn json_patch(path: &str, patch: Value) -> Self {
         Self::new("patch (json)", Method::PATCH, path, Some(("application/json-patch+json", patch)))
     }
 
+    /// Applies an object by server-side apply, with force.
     pub fn apply(path: &str, object: Value) -> Self {
         let path = format!("{path}?fieldManager=rig&force=true");
         Self::new("apply", Method::PATCH, &path, Some(("application/apply-patch+yaml", object)))
     }
 
+    /// Deletes an object.
     pub fn delete(path: &str) -> Self {
         Self::new("delete", Method::DELETE, path, None)
     }
 
+    /// Deletes all objects of a collection.
     pub fn delete_collection(collection: &str) -> Self {
         Self::new("deletecollection", Method::DELETE, collection, None)
     }
 
-    /// As somebody else, which takes a right of its own.
+    /// Impersonates a user. The client needs the right to do that.
     #[must_use]
     pub fn impersonating(mut self, user: &str) -> Self {
         self.headers.push(("Impersonate-User", user.to_owned()));
         self
     }
 
-    /// As somebody else whose token names a node.
+    /// Impersonates a user whose token has the claim of this node.
     #[must_use]
     pub fn with_node_claim(mut self, node: &str) -> Self {
         self.headers.push(("Impersonate-Extra-authentication.kubernetes.io%2Fnode-name", node.to_owned()));
         self
     }
 
+    /// Whether the request can change anything.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
     }
 
-    pub async fn send(&self, client: &Client) -> Result<Answer> {
+    /// Sends the request. Fails only if there is no response.
+    pub async fn send(&self, client: &Client) -> Result<Response> {
         let mut request = http::Request::builder().method(self.method.clone()).uri(&self.path);
         for (header, value) in &self.headers {
             request = request.header(*header, value);
@@ -97,17 +104,17 @@ impl Request {
             }
             None => request.body(Body::empty())?,
         };
-        let answer = client.send(request).await?;
-        let status = answer.status();
+        let response = client.send(request).await?;
+        let status = response.status();
         if status.is_success() {
-            return Ok(Answer { status, message: String::new() });
+            return Ok(Response { status, message: String::new() });
         }
-        let said = answer.into_body().collect_bytes().await?;
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let message = serde_json::from_str::<Value>(&said)
+        let body = response.into_body().collect_bytes().await?;
+        let body = String::from_utf8_lossy(&body).into_owned();
+        let message = serde_json::from_str::<Value>(&body)
             .ok()
             .and_then(|status| Some(status["message"].as_str()?.to_owned()));
-        Ok(Answer { status, message: message.unwrap_or(said) })
+        Ok(Response { status, message: message.unwrap_or(body) })
     }
 
     fn new(verb: &'static str, method: Method, path: &str, content: Option<(&'static str, Value)>) -> Self {
@@ -122,7 +129,7 @@ impl fmt::Display for Request {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Response {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.status.as_u16(), self.message)
     }

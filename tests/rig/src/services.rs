@@ -1,4 +1,4 @@
-//! What lives on the segments besides the API server: each can be switched off and on while nodes use it.
+//! The services of a lab's network: gateway, DHCP and DNS. A test can switch each off and on while nodes use it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
     wait,
 };
 
-/// Where nodes find the default gateway.
-pub const GATEWAY: &str = "10.99.0.254";
-/// Where nodes find a name server.
-pub const NAME_SERVER: &str = "10.99.0.53";
+/// The address of the default gateway.
+pub(crate) const GATEWAY: &str = "10.99.0.254";
+/// The address of the name server.
+pub(crate) const NAME_SERVER: &str = "10.99.0.53";
 
-/// The default gateway: an address that answers, or silence.
+/// The default gateway: an address that answers ping while it is on. It forwards nothing.
 #[derive(Debug)]
 pub struct Gateway {
     network: Arc<NetworkNamespace>,
@@ -27,31 +27,34 @@ impl Gateway {
         Self { network }
     }
 
+    /// Adds its addresses.
     pub async fn on(&self) -> Result<()> {
         self.network
             .ip(&format!("addr replace {GATEWAY}/24 dev front\naddr replace fd99::fe/64 dev front nodad\n"))
             .await
     }
 
+    /// Removes its addresses.
     pub async fn off(&self) -> Result<()> {
         self.network.ip(&format!("addr del {GATEWAY}/24 dev front\naddr del fd99::fe/64 dev front\n")).await
     }
 }
 
-/// A dnsmasq with one job.
+/// A dnsmasq, as DHCP server or name server.
 #[derive(Debug)]
 pub struct Service {
     network: Arc<NetworkNamespace>,
     invocation: Invocation,
     name: String,
     log: std::path::PathBuf,
+    /// The text in the log that shows that it is ready.
     ready: &'static str,
     running: Mutex<Option<Process>>,
 }
 
 impl Service {
-    pub(crate) fn dhcp(network: Arc<NetworkNamespace>, folder: &Path, lab: &str) -> Self {
-        let leases = folder.join("leases");
+    pub(crate) fn dhcp(network: Arc<NetworkNamespace>, directory: &Path, lab: &str) -> Self {
+        let leases = directory.join("leases");
         let options = [
             "--port=0".to_owned(),
             "--interface=front".to_owned(),
@@ -64,60 +67,60 @@ impl Service {
             "--enable-ra".to_owned(),
             format!("--dhcp-leasefile={}", leases.display()),
         ];
-        Self::dnsmasq(network, folder, lab, "dhcp", "DHCP, IP range", &options)
+        Self::dnsmasq(network, directory, lab, "dhcp", "DHCP, IP range", &options)
     }
 
-    /// Ten addresses of each family on the back segment, from .`first` on and from `fd98::first` on, and the prefix for
-    /// whoever makes one himself. They are asked for again after a few seconds, so that a test need not wait for it. No
-    /// way out and no name server comes with them.
-    pub(crate) fn lender(
+    /// A DHCP server on the back segment, with ten addresses of each family, from .`first` and `fd98::first` on, and
+    /// router advertisements with the prefix. Clients renew their lease after five seconds, so that tests need not wait
+    /// long. They get neither a default route nor a name server.
+    pub(crate) fn dhcp_on_back(
         network: Arc<NetworkNamespace>,
-        folder: &Path,
+        directory: &Path,
         lab: &str,
         first: u8,
-        time: &str,
+        lease_time: &str,
     ) -> Self {
-        let name = format!("lender-{first}");
-        let leases = folder.join(format!("{name}.leases"));
+        let name = format!("dhcp-on-back-{first}");
+        let leases = directory.join(format!("{name}.leases"));
         let last = first + 9;
         let options = [
             "--port=0".to_owned(),
             "--interface=back".to_owned(),
             "--dhcp-authoritative".to_owned(),
-            // It would look for somebody who has the address already, for three seconds.
+            // Otherwise it pings each address for three seconds before it leases it.
             "--no-ping".to_owned(),
-            format!("--dhcp-range=10.98.0.{first},10.98.0.{last},{time}"),
+            format!("--dhcp-range=10.98.0.{first},10.98.0.{last},{lease_time}"),
             "--dhcp-option=option:T1,5s".to_owned(),
             "--dhcp-option=option:router".to_owned(),
             "--dhcp-option=option:dns-server".to_owned(),
-            format!("--dhcp-range=fd98::{first},fd98::{last},slaac,64,{time}"),
+            format!("--dhcp-range=fd98::{first},fd98::{last},slaac,64,{lease_time}"),
             "--enable-ra".to_owned(),
             "--ra-param=back,0,0".to_owned(),
             format!("--dhcp-leasefile={}", leases.display()),
         ];
-        Self::dnsmasq(network, folder, lab, &name, "DHCP, IP range", &options)
+        Self::dnsmasq(network, directory, lab, &name, "DHCP, IP range", &options)
     }
 
-    pub(crate) fn dns(network: Arc<NetworkNamespace>, folder: &Path, lab: &str) -> Self {
+    pub(crate) fn dns(network: Arc<NetworkNamespace>, directory: &Path, lab: &str) -> Self {
         let options = [
             format!("--listen-address={NAME_SERVER},fd99::53"),
             "--local=/#/".to_owned(),
             "--host-record=node.test,10.99.0.1,fd99::1".to_owned(),
-            // `root-servers.net NS a.root-servers.net`, the question of the default DNS probe.
+            // `root-servers.net NS a.root-servers.net`, which the default DNS probe asks for.
             "--dns-rr=root-servers.net,2,01610c726f6f742d73657276657273036e657400".to_owned(),
         ];
-        Self::dnsmasq(network, folder, lab, "dns", "started", &options)
+        Self::dnsmasq(network, directory, lab, "dns", "started", &options)
     }
 
     fn dnsmasq(
         network: Arc<NetworkNamespace>,
-        folder: &Path,
+        directory: &Path,
         lab: &str,
         name: &str,
         ready: &'static str,
         options: &[String],
     ) -> Self {
-        // root, because changing the user would make the kernel forget to kill it with the test.
+        // As root: the kernel does not kill a process with its parent after the process has changed its user.
         let invocation = Invocation::new([
             "dnsmasq",
             "--keep-in-foreground",
@@ -131,11 +134,11 @@ impl Service {
         ])
         .args(options.iter().cloned())
         .env(LAB_VARIABLE, lab);
-        let log = folder.join(format!("{name}.log"));
+        let log = directory.join(format!("{name}.log"));
         Self { network, invocation, name: name.to_owned(), log, ready, running: Mutex::new(None) }
     }
 
-    /// Starts it, and returns when it answers.
+    /// Starts the service, and returns when it is ready. Does nothing if it is running.
     pub async fn on(&self) -> Result<()> {
         let mut running = self.running.lock().await;
         if running.is_some() {
@@ -143,10 +146,10 @@ impl Service {
         }
         std::fs::write(&self.log, "")?;
         let mut process = self.network.enter(self.invocation.clone()).start(&self.name, &self.log)?;
-        wait::until(Duration::from_secs(10), &self.name, async || {
+        wait::until(Duration::from_secs(10), &format!("{} to be ready", self.name), async || {
             process.check_running()?;
             if !std::fs::read_to_string(&self.log)?.contains(self.ready) {
-                bail!("it has not said '{}':\n{}", self.ready, process.log_tail(5));
+                bail!("its log does not have '{}' yet:\n{}", self.ready, process.log_tail(5));
             }
             Ok(())
         })
@@ -155,6 +158,7 @@ impl Service {
         Ok(())
     }
 
+    /// Ends the service. Does nothing if it is not running.
     pub async fn off(&self) -> Result<()> {
         match self.running.lock().await.take() {
             Some(process) => process.terminate(Duration::from_secs(5)).await,

@@ -1,4 +1,4 @@
-//! What every kind of node can do: run a command inside.
+//! Runs commands in nodes of different kinds.
 
 use std::{path::Path, time::Duration};
 
@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use crate::{NmNode, Output, UmlNode, process::Invocation};
 
-/// A node that commands can be run in.
+/// A node in which commands can run.
 pub trait Shell {
-    /// Runs a command in the node, which is killed when `limit` has passed.
+    /// Runs a command in the node, and kills it when `limit` has passed.
     fn run(&self, invocation: Invocation, limit: Duration) -> impl Future<Output = Result<Output>> + Send;
 
-    /// Where the node sees a file of the machine.
-    fn sees(&self, path: &Path) -> Result<String>;
+    /// The path in the node of a file of the machine.
+    fn path_in_node(&self, path: &Path) -> Result<String>;
 
-    /// Runs lines of shell, which end at the first one that fails.
-    fn lines(&self, script: &str, limit: Duration) -> impl Future<Output = Result<Output>> + Send {
+    /// Runs a shell script, which ends at the first command that fails.
+    fn run_script(&self, script: &str, limit: Duration) -> impl Future<Output = Result<Output>> + Send {
         self.run(Invocation::new(["sh", "-e"]).stdin(script), limit)
     }
 }
@@ -25,7 +25,7 @@ impl Shell for NmNode {
         self.exec_with(invocation, limit).await
     }
 
-    fn sees(&self, path: &Path) -> Result<String> {
+    fn path_in_node(&self, path: &Path) -> Result<String> {
         Ok(path.display().to_string())
     }
 }
@@ -35,7 +35,7 @@ impl Shell for UmlNode {
         self.exec_with(invocation, limit).await
     }
 
-    fn sees(&self, path: &Path) -> Result<String> {
+    fn path_in_node(&self, path: &Path) -> Result<String> {
         Self::path_inside(path)
     }
 }

@@ -1,5 +1,4 @@
-//! What a node's network is like, as the kernel and NetworkManager's disk have it, in order to see whether it is as
-//! before.
+//! The network of a node, from the kernel and from NetworkManager's profiles, to check whether a change was reverted.
 
 use std::{fmt, time::Duration};
 
@@ -8,54 +7,52 @@ use serde_json::{Value, json};
 
 use crate::{NmNode, machine::EXEC_LIMIT, shell::Shell, wait};
 
-const REST_LIMIT: Duration = Duration::from_secs(30);
+const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Everything that a change could spoil.
+/// Addresses, routes, rules, name servers, host name and profiles of a node, without what changes by itself.
 #[derive(Clone, PartialEq)]
 pub struct Snapshot(Value);
 
-/// The parts that `ip` tells as JSON, then the others, each followed by a separator. One command for all of it, because
-/// each command costs a full-kernel node more than its work.
-const LOOK: &str = "
-    tell() { \"$@\"; printf '\\036'; }
-    tell ip -j addr
-    tell ip -j -4 route show table all
-    tell ip -j -6 route show table all
-    tell ip -j rule
-    tell sed /^#/d /etc/resolv.conf
-    tell hostname
-    tell ls /etc/NetworkManager/system-connections";
-const PARTS_OF_IP: usize = 4;
+/// Prints the parts of a snapshot, each followed by a separator: first those of `ip`, as JSON, then the others. It is
+/// one script, because a full-kernel node needs more time to start a command than to run it.
+const READ_NETWORK: &str = "
+    part() { \"$@\"; printf '\\036'; }
+    part ip -j addr
+    part ip -j -4 route show table all
+    part ip -j -6 route show table all
+    part ip -j rule
+    part sed /^#/d /etc/resolv.conf
+    part hostname
+    part ls /etc/NetworkManager/system-connections";
+const JSON_PARTS: usize = 4;
 
 impl Snapshot {
-    /// What a node is like now.
+    /// Reads the network of a node.
     pub async fn of(node: &impl Shell) -> Result<Self> {
-        let told = node.lines(LOOK, EXEC_LIMIT).await?.success()?;
-        let mut found = Vec::new();
-        for (index, text) in told.split_terminator('\u{1e}').enumerate() {
-            if index >= PARTS_OF_IP {
-                found.push(json!(text));
+        let output = node.run_script(READ_NETWORK, EXEC_LIMIT).await?.success()?;
+        let mut parts = Vec::new();
+        for (index, text) in output.split_terminator('\u{1e}').enumerate() {
+            if index >= JSON_PARTS {
+                parts.push(json!(text));
                 continue;
             }
             let mut part = if text.trim().is_empty() { json!([]) } else { serde_json::from_str(text)? };
             for key in ["valid_life_time", "preferred_life_time", "expires"] {
                 strip(&mut part, key);
             }
-            // The kernel gives a link its multicast route, and NetworkManager takes it when it lets the link go.
-            part.as_array_mut()
-                .into_iter()
-                // The rule for VRFs it makes with the first one, and keeps for ever.
-                .for_each(|part| {
-                    part.retain(|entry| entry["type"] != "multicast" && entry.get("l3mdev").is_none());
-                });
-            found.push(part);
+            // The kernel adds a multicast route to each link, and NetworkManager removes it when it stops to manage the
+            // link. The kernel adds the l3mdev rule with the first VRF, and never removes it.
+            part.as_array_mut().into_iter().for_each(|part| {
+                part.retain(|entry| entry["type"] != "multicast" && entry.get("l3mdev").is_none());
+            });
+            parts.push(part);
         }
-        Ok(Self(Value::Array(found)))
+        Ok(Self(Value::Array(parts)))
     }
 
-    /// Waits until everything on the node is as it was.
-    pub async fn is_again_on(&self, node: &impl Shell, limit: Duration) -> Result<()> {
-        wait::until(limit, "the node to be as before", async || {
+    /// Waits until the network of the node equals this snapshot. Fails with the differences when `limit` has passed.
+    pub async fn wait_until_restored_on(&self, node: &impl Shell, limit: Duration) -> Result<()> {
+        wait::until(limit, "the network to be as before", async || {
             let now = Self::of(node).await?;
             ensure!(now == *self, "{}", differences(self, &now));
             Ok(())
@@ -63,7 +60,7 @@ impl Snapshot {
         .await
     }
 
-    /// Whether a text, such as an address, is anywhere in it.
+    /// Whether the snapshot has this text, such as an address.
     pub fn mentions(&self, text: &str) -> bool {
         self.0.to_string().contains(text)
     }
@@ -76,30 +73,32 @@ impl fmt::Debug for Snapshot {
 }
 
 impl NmNode {
+    /// Reads the network of this node.
     pub async fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::of(self).await
     }
 
-    /// Waits until everything is as it was.
-    pub async fn is_again(&self, before: &Snapshot, limit: Duration) -> Result<()> {
-        before.is_again_on(self, limit).await
+    /// Waits until the network of this node equals a snapshot. Fails with the differences when `limit` has passed.
+    pub async fn wait_until_restored(&self, before: &Snapshot, limit: Duration) -> Result<()> {
+        before.wait_until_restored_on(self, limit).await
     }
 
-    /// Gives `eth0` what would otherwise depend on chance, and waits until the node moves no more.
-    pub async fn come_to_rest(&self) -> Result<()> {
-        // Without a metric of its own, eth0 gets one by the order in which cards come up, and not always the same.
+    /// Makes the network of the node reproducible: sets the route metric of `eth0`, and waits for duplicate address
+    /// detection.
+    pub async fn settle(&self) -> Result<()> {
+        // Without a metric in its profile, eth0 gets one that depends on the order in which NICs come up.
         for arguments in [
             &["connection", "modify", "eth0", "ipv4.route-metric", "100"][..],
             &["device", "reapply", "eth0"],
         ] {
             self.exec(["nmcli"].iter().chain(arguments).copied()).await?.success()?;
         }
-        self.end_checks_for_duplicates().await
+        self.wait_for_duplicate_address_detection().await
     }
 
-    /// Waits until `eth0` has the address that the kernel gives by itself, and no check for duplicates is under way.
-    pub async fn end_checks_for_duplicates(&self) -> Result<()> {
-        wait::until(REST_LIMIT, "the node to be at rest", async || {
+    /// Waits until `eth0` has its link-local IPv6 address, and duplicate address detection has ended.
+    pub async fn wait_for_duplicate_address_detection(&self) -> Result<()> {
+        wait::until(SETTLE_LIMIT, "duplicate address detection of eth0 to end", async || {
             let addresses = self.exec(["ip", "-6", "addr", "show", "dev", "eth0"]).await?.success()?;
             ensure!(addresses.contains("fe80:") && !addresses.contains("tentative"), "{addresses}");
             Ok(())
@@ -109,10 +108,10 @@ impl NmNode {
 }
 
 impl NmNode {
-    /// Waits until bridges have nothing more to tell by themselves: that a port forwards they tell once more when the
-    /// forward delay is over, though it always did.
-    pub async fn bridges_come_to_rest(&self) -> Result<()> {
-        wait::until(Duration::from_mins(1), "the timers of bridges to run out", async || {
+    /// Waits until the timers of bridges have expired. When the forward delay ends, a bridge sends a notification for
+    /// each port, even for a port that forwarded before.
+    pub async fn wait_for_bridges(&self) -> Result<()> {
+        wait::until(Duration::from_mins(1), "the timers of bridges to expire", async || {
             let links = self.exec(["ip", "-d", "-j", "link"]).await?.json()?;
             let timer = |link: &Value| link["linkinfo"]["info_slave_data"]["forward_delay_timer"].as_f64();
             let mut timers = links.as_array().into_iter().flatten().filter_map(timer);
@@ -123,7 +122,7 @@ impl NmNode {
     }
 }
 
-/// The entries that only one of the two has.
+/// One line for each entry that only one of the two snapshots has.
 fn differences(before: &Snapshot, now: &Snapshot) -> String {
     let entries = |state: &Snapshot| -> Vec<String> {
         let parts = state.0.as_array().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! What a killed test process could not remove itself: scratch folders and cgroups carry the pid of their owner, and
-//! the next lab removes those whose owner is gone.
+//! Removes scratch directories and cgroups of test processes that were killed. They have the pid of their test process
+//! in their names, and each new lab removes those whose process has ended.
 
 use std::path::{Path, PathBuf};
 
@@ -7,23 +7,24 @@ use anyhow::{Context, Result};
 
 use crate::parts;
 
-/// Folders and cgroups of labs start with this, followed by the owner's pid and a dash.
-pub const PREFIX: &str = "knmstate-rig-";
+/// The names of directories and cgroups of labs start with this, the pid of the test process and a dash.
+const PREFIX: &str = "knmstate-rig-";
 
-pub fn leftovers_of_dead_processes() -> Result<()> {
-    for folder in owned_by_the_dead(&parts::scratch_root()) {
-        remove_tolerating_races(&folder)?;
+/// Removes the directories and cgroups of test processes that have ended.
+pub(crate) fn remove_leftovers_of_dead_processes() -> Result<()> {
+    for directory in owned_by_dead_processes(&parts::scratch_root()) {
+        remove_tolerating_races(&directory)?;
     }
     for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        for cgroup in owned_by_the_dead(&hierarchy.path()) {
+        for cgroup in owned_by_dead_processes(&hierarchy.path()) {
             remove_cgroup(&cgroup);
         }
     }
     Ok(())
 }
 
-fn owned_by_the_dead(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn owned_by_dead_processes(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| owner(path).is_some_and(is_dead)).collect()
 }
 
@@ -35,16 +36,18 @@ fn is_dead(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Two test processes may sweep the same folder at once.
-fn remove_tolerating_races(folder: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if folder.exists() => Err(error).with_context(|| format!("remove {}", folder.display())),
+/// Succeeds as well if another test process removes the directory at the same time.
+fn remove_tolerating_races(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if directory.exists() => {
+            Err(error).with_context(|| format!("remove {}", directory.display()))
+        }
         _ => Ok(()),
     }
 }
 
-/// Removes a cgroup and those below it; the kernel refuses as long as a process is inside.
-pub fn remove_cgroup(cgroup: &Path) {
+/// Removes a cgroup and those below it, if no process is in them.
+pub(crate) fn remove_cgroup(cgroup: &Path) {
     for below in std::fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if below.path().is_dir() {
             remove_cgroup(&below.path());
@@ -70,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_living_keep_theirs() {
+    fn a_running_process_is_not_dead() {
         assert!(!is_dead(std::process::id()));
     }
 }

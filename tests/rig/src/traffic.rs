@@ -1,22 +1,24 @@
-//! What the API server has been asked so far, by its own count.
+//! Counts the requests of an API server, from its metrics.
 
 use anyhow::Result;
 
 use crate::ApiServer;
 
-/// Requests about the product's kinds, and what watches of them were told, since the API server started.
+/// The requests and watch events for the product's kinds since the API server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Whatever changes something, or would.
+    /// Requests that create, change or delete, including those that failed.
     pub writes: u64,
-    /// Those that were refused because somebody else was quicker.
+    /// Writes that were refused because another client had changed the object.
     pub conflicts: u64,
+    /// Requests that list a collection.
     pub lists: u64,
+    /// Events that were sent to watching clients.
     pub watch_events: u64,
 }
 
 impl Traffic {
-    /// What has come since then.
+    /// The difference to an earlier count.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -29,7 +31,7 @@ impl Traffic {
 }
 
 impl ApiServer {
-    /// All that it was asked about the product's kinds, by anybody.
+    /// The requests of all clients for the product's kinds so far.
     pub async fn traffic(&self) -> Result<Traffic> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         Ok(read(&self.client().request_text(request).await?))

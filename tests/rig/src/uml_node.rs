@@ -1,9 +1,9 @@
-//! A node with a kernel of its own, User Mode Linux: for bonds, VLANs, VRFs and whatever else the machine's kernel may
+//! A node with its own kernel, User Mode Linux: for bonds, VLANs, VRFs and everything else that the host's kernel may
 //! lack, and for newer versions of NetworkManager.
 //!
-//! Its network cards are `eth1`, `eth2` and `eth3`, all on the back segment and untouched; `mgmt0`, on the front
-//! segment, is the way in for the test and out to the API server, and NetworkManager leaves it alone.
-//! The machine's files are in sight, read-only, below `/host`.
+//! Its NICs are `eth1`, `eth2` and `eth3`, all on the back segment and not configured; `mgmt0`, on the front segment,
+//! connects it to the test and the API server, and NetworkManager does not manage it.
+//! The host's files are visible, read-only, below `/host`.
 
 use std::{
     net::SocketAddr,
@@ -33,77 +33,77 @@ use crate::{
     wait,
 };
 
-/// Five seconds on an idle machine; the tests that run beside may slow it down a lot.
+/// It takes a few seconds on an idle host; tests that run in parallel may slow it down a lot.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// What the agent may need beyond the time of the command itself.
+/// Time that the agent may need beyond that of the command itself.
 const AGENT_SLACK: Duration = Duration::from_secs(10);
-/// How long a dead guest can go unnoticed.
-const PULSE: Duration = Duration::from_millis(50);
+/// How often a wait checks that the guest still runs.
+const ALIVE_INTERVAL: Duration = Duration::from_millis(50);
 const MEMORY: &str = "512M";
-/// Of the package `user-mode-linux`.
-const PACKAGED_KERNEL: &str = "linux.uml";
 
 impl Lab {
-    /// A node with a kernel of its own.
+    /// A node with its own kernel, not started yet.
     pub fn uml_node(&self, name: &str) -> UmlNodeBuilder {
         UmlNodeBuilder {
             lab: self.clone(),
             name: name.to_owned(),
             userland: Userland::default(),
             open_vswitch: false,
-            simulated_cards: 0,
+            simulated_nics: 0,
         }
     }
 }
 
+/// The settings of a full-kernel node that is not started yet.
 #[derive(Debug)]
 pub struct UmlNodeBuilder {
     lab: Lab,
     name: String,
     userland: Userland,
     open_vswitch: bool,
-    simulated_cards: u8,
+    simulated_nics: u8,
 }
 
 impl UmlNodeBuilder {
-    /// Another Debian than the usual one, and so another version of NetworkManager.
+    /// The release of Debian, which decides the version of NetworkManager; Debian 13 by default.
     #[must_use]
     pub fn userland(mut self, userland: Userland) -> Self {
         self.userland = userland;
         self
     }
 
-    /// With Open vSwitch running, on the Debian whose NetworkManager can drive it.
+    /// Starts Open vSwitch, and uses the release of Debian whose NetworkManager can configure it.
     #[must_use]
     pub fn open_vswitch(mut self) -> Self {
         self.open_vswitch = true;
         self.userland(Userland::Debian14)
     }
 
-    /// With cards `sim0`, `sim1` … that can be split into VFs, on a kernel that has such. What they send is lost.
+    /// Adds NICs `sim0`, `sim1` … that can be split into VFs. Every packet that they send is lost.
     #[must_use]
-    pub fn simulated_cards(mut self, count: u8) -> Self {
-        self.simulated_cards = count;
+    pub fn simulated_nics(mut self, count: u8) -> Self {
+        self.simulated_nics = count;
         self
     }
 
-    /// Returns when NetworkManager has finished starting.
+    /// Returns when NetworkManager has finished starting. Fails when a part of the rig is missing, the guest ends, or
+    /// it is not ready in time.
     pub async fn start(self) -> Result<UmlNode> {
         let agent = binaries::program("guest-agent").await?;
         let root = parts::uml_root(self.userland.suite()).await?;
-        let (kernel, extras) = self.kernel_and_extras().await?;
+        let kernel = parts::uml_kernel().await?;
         let number = self.lab.next_node()?;
-        let folder = self.lab.folder().join(&self.name);
-        std::fs::create_dir(&folder).with_context(|| format!("a node named {}", self.name))?;
-        let console = folder.join("console.log");
+        let directory = self.lab.directory().join(&self.name);
+        std::fs::create_dir(&directory).with_context(|| format!("a node named {}", self.name))?;
+        let console = directory.join("console.log");
         let run =
-            Invocation::new([rig_file("uml/run"), folder.clone()].map(|path| path.display().to_string()))
+            Invocation::new([rig_file("uml/run"), directory.clone()].map(|path| path.display().to_string()))
                 .args([kernel])
-                .args(kernel_parameters(&self.name, number, &root, &agent, extras)?);
+                .args(self.guest_parameters(number, &root, &agent)?);
         let machine = Machine::start(&self.lab, &self.name, run, &[], &console).await?;
         machine.plug_in(&self.lab, number, 0, Segment::Front).await?;
         machine.plug_in(&self.lab, number, 1, Segment::Back).await?;
-        std::fs::write(folder.join("cables-are-in"), "")?;
+        std::fs::write(directory.join("cables-are-in"), "")?;
         let node = UmlNode {
             machine: Mutex::new(machine),
             number,
@@ -116,63 +116,49 @@ impl UmlNodeBuilder {
         Ok(node)
     }
 
-    /// The kernel, and what its first process is told beyond the usual.
-    async fn kernel_and_extras(&self) -> Result<(String, Vec<String>)> {
-        Ok(match (self.simulated_cards, self.open_vswitch) {
-            (0, false) => (PACKAGED_KERNEL.to_owned(), Vec::new()),
-            (0, true) => (PACKAGED_KERNEL.to_owned(), vec!["NODE_OPEN_VSWITCH=yes".to_owned()]),
-            // A kernel with bonds built in makes one at once, if it is not told otherwise.
-            (count, false) => (
-                parts::uml_kernel().await?,
-                vec![format!("NODE_SIMULATED_CARDS={count}"), "bonding.max_bonds=0".to_owned()],
-            ),
-            (_, true) => bail!("no kernel here has both simulated cards and Open vSwitch"),
-        })
+    /// Kernel parameters of this node. The guest's first process has those that start with `NODE_` as environment
+    /// variables.
+    fn guest_parameters(&self, number: u8, root: &Path, agent: &Path) -> Result<Vec<String>> {
+        let mut parameters = vec![
+            format!("mem={MEMORY}"),
+            format!("init={}", rig_file("uml/guest/init").display()),
+            format!("NODE_NAME={}", self.name),
+            format!("NODE_ROOT={}", root.display()),
+            format!("NODE_AGENT={}", agent.display()),
+            format!("NODE_ADDRESS={}", address(number)),
+            format!("NODE_PORT={}", guest_agent::PORT),
+            format!("NODE_GATEWAY={GATEWAY}"),
+            // The first byte marks it as locally administered, the last but one is the node, the last the NIC.
+            format!("NODE_MAC=02:99:00:00:{number:02x}"),
+        ];
+        if self.open_vswitch {
+            parameters.push("NODE_OPEN_VSWITCH=yes".to_owned());
+        }
+        if self.simulated_nics > 0 {
+            parameters.push(format!("NODE_SIMULATED_NICS={}", self.simulated_nics));
+        }
+        for parameter in &parameters {
+            ensure!(
+                !parameter.contains([' ', '"', ',']),
+                "'{parameter}' cannot be passed to a guest kernel: move it to a path without spaces, quotes and commas"
+            );
+        }
+        Ok(parameters)
     }
-}
-
-/// What the guest's first process finds as its environment, after the words for the kernel itself.
-fn kernel_parameters(
-    name: &str,
-    number: u8,
-    root: &Path,
-    agent: &Path,
-    extras: Vec<String>,
-) -> Result<Vec<String>> {
-    let mut parameters = vec![
-        format!("mem={MEMORY}"),
-        format!("init={}", rig_file("uml/guest/init").display()),
-        format!("NODE_NAME={name}"),
-        format!("NODE_ROOT={}", root.display()),
-        format!("NODE_AGENT={}", agent.display()),
-        format!("NODE_ADDRESS={}", address(number)),
-        format!("NODE_PORT={}", guest_agent::PORT),
-        format!("NODE_GATEWAY={GATEWAY}"),
-        // The first byte marks it as made up, the last but one is the node, the last the card.
-        format!("NODE_MAC=02:99:00:00:{number:02x}"),
-    ];
-    parameters.extend(extras);
-    for parameter in &parameters {
-        ensure!(
-            !parameter.contains([' ', '"', ',']),
-            "'{parameter}' cannot be handed to a guest kernel: move it to a path without spaces, quotes and commas"
-        );
-    }
-    Ok(parameters)
 }
 
 fn address(number: u8) -> String {
     format!("10.99.0.{number}")
 }
 
-/// A running node; gone when dropped.
+/// A running full-kernel node. Dropping it ends it.
 #[derive(Debug)]
 pub struct UmlNode {
     machine: Mutex<Machine>,
     number: u8,
     name: String,
     console: PathBuf,
-    #[expect(dead_code, reason = "it is held, not looked at")]
+    #[expect(dead_code, reason = "held for its effect")]
     awake: Awake,
     lab: Lab,
 }
@@ -197,7 +183,7 @@ impl UmlNode {
         self.exec_with(Invocation::new(argv), EXEC_LIMIT).await
     }
 
-    /// Runs a program that lies on the machine in the node, without copying it.
+    /// Runs a program of the host in the node, without copying it.
     pub async fn run_binary<S: Into<String>>(
         &self,
         program: &Path,
@@ -208,7 +194,7 @@ impl UmlNode {
         self.exec_with(Invocation::new([program]).args(args).stdin(stdin), EXEC_LIMIT).await
     }
 
-    /// Where the node sees a file of the machine.
+    /// The path in the node of a file of the host. Fails when the file does not exist.
     pub fn path_inside(path: &Path) -> Result<String> {
         let path = path.canonicalize().with_context(|| format!("find {}", path.display()))?;
         Ok(format!("/host{}", path.display()))
@@ -219,14 +205,14 @@ impl UmlNode {
         let (argv, env, stdin) = invocation.into_parts();
         let command = argv.join(" ");
         let request = Request { argv, env, stdin, limit };
-        let ask = async {
-            let reply = timeout(limit + AGENT_SLACK, self.ask(&request)).await;
+        let exchange = async {
+            let reply = timeout(limit + AGENT_SLACK, self.send(&request)).await;
             output_of(reply.context("the node does not answer")??, limit)
         };
-        self.unless_dead(ask).await.with_context(|| format!("{}: {command}", self.name))
+        self.unless_ended(exchange).await.with_context(|| format!("{}: {command}", self.name))
     }
 
-    async fn ask(&self, request: &Request) -> Result<Reply> {
+    async fn send(&self, request: &Request) -> Result<Reply> {
         let agent = SocketAddr::new(self.address().parse()?, guest_agent::PORT);
         let mut connection = self.lab.network().connect(agent).await?;
         let mut wire = Vec::new();
@@ -243,23 +229,23 @@ impl UmlNode {
             ensure!(String::from_utf8_lossy(&console).contains("guest: ready"), tail(&self.console, 20));
             Ok(())
         });
-        self.unless_dead(ready).await.with_context(|| format!("start {}", self.name))
+        self.unless_ended(ready).await.with_context(|| format!("start {}", self.name))
     }
 
-    /// A guest that has died answers nobody: its end is noticed here, and not by the passing of a limit.
-    async fn unless_dead<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let death = async {
+    /// Fails as soon as the guest has ended, without waiting for a time limit.
+    async fn unless_ended<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let end = async {
             loop {
                 let state = self.machine.lock().unwrap_or_else(PoisonError::into_inner).check_running();
                 match state {
-                    Ok(()) => sleep(PULSE).await,
+                    Ok(()) => sleep(ALIVE_INTERVAL).await,
                     Err(ended) => return ended,
                 }
             }
         };
         tokio::select! {
             result = work => result,
-            ended = death => Err(match panic_message(&self.console) {
+            ended = end => Err(match panic_message(&self.console) {
                 Some(panic) => ended.context(panic),
                 None => ended,
             }),
@@ -267,8 +253,7 @@ impl UmlNode {
     }
 }
 
-/// The line that says that the kernel gave up and those that lead to it: at the end of the log a stack trace has
-/// pushed them out of sight.
+/// The line of the log that reports a kernel panic and the five before it. The end of the log is a stack trace.
 fn panic_message(console: &Path) -> Option<String> {
     let console = std::fs::read(console).ok()?;
     let console = String::from_utf8_lossy(&console);
@@ -290,7 +275,7 @@ fn output_of(reply: Reply, limit: Duration) -> Result<Output> {
     Ok(Output { status, stdout: reply.stdout, stderr: reply.stderr })
 }
 
-/// The switch's end of a node's network card.
+/// The switch's end of a node's NIC.
 #[derive(Debug)]
 pub struct GuestNic<'a> {
     node: &'a UmlNode,
@@ -298,17 +283,17 @@ pub struct GuestNic<'a> {
 }
 
 impl GuestNic<'_> {
-    /// Pulls the cable: the node sees the carrier go.
+    /// Pulls the cable: the interface loses its carrier.
     pub async fn pull(&self) -> Result<()> {
         self.link_set(&["down"]).await
     }
 
-    /// Loses every packet in both directions, while the node still sees a carrier.
+    /// Drops every packet in both directions, while the interface keeps its carrier.
     pub async fn drop_packets(&self) -> Result<()> {
         self.link_set(&["nomaster"]).await
     }
 
-    /// Undoes both.
+    /// Reverts both.
     pub async fn restore(&self) -> Result<()> {
         self.link_set(&["master", "back", "up"]).await
     }

@@ -1,6 +1,6 @@
-//! Which Debian a full-kernel node runs, and with it which NetworkManager.
+//! The Debian release of a full-kernel node, which decides its version of NetworkManager.
 
-/// The releases that `scripts/setup` builds root folders of.
+/// The releases that `scripts/setup` builds root directories of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Userland {
     Debian12,
@@ -13,7 +13,7 @@ pub enum Userland {
 impl Userland {
     pub const ALL: [Self; 3] = [Self::Debian12, Self::Debian13, Self::Debian14];
 
-    /// What Debian calls it.
+    /// The name of the suite in Debian's archive.
     pub fn suite(self) -> &'static str {
         match self {
             Self::Debian12 => "bookworm",

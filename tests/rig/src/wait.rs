@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use anyhow::{Context, Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// An error that no waiting can heal: [`until`] gives up on it at once.
+/// An error that waiting cannot change: [`until`] returns it at once.
 #[derive(Debug)]
 pub struct Fatal(pub String);
 
@@ -17,10 +17,11 @@ impl fmt::Display for Fatal {
 
 impl std::error::Error for Fatal {}
 
-/// Asks again every 20 ms until `attempt` succeeds; after `limit`, or on a [`Fatal`] error, that error is the result.
+/// Repeats `attempt` every 20 ms until it succeeds. Fails with its last error when `limit` has passed, and at once with
+/// an error that is [`Fatal`]. `what` completes "waiting for".
 pub async fn until<T>(limit: Duration, what: &str, mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + limit;
-    let mut last = anyhow!("the first attempt never ended");
+    let mut last = anyhow!("the first attempt did not end");
     loop {
         match timeout_at(deadline, attempt()).await {
             Ok(Ok(value)) => return Ok(value),

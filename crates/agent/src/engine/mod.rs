@@ -1,29 +1,25 @@
-//! The engine: carries out the orders of this node, one change of its network at a time.
+//! The engine: applies the orders of this node, one change of its network at a time.
 //!
-//! The loop in [`Engine::run`] is all there is to its life: leave nothing of ours open, take over the orders, carry out
-//! what is due, wait for something to happen. Which orders are due is decided in
-//! [`knmstate_core::progress`]; what is done with them in `round`; what one change goes through in `transaction`;
-//! what is waited for after it in `settle`; what is said about it in `enactments`.
+//! The loop in [`Engine::run`]: roll back what is open and ours, take the orders, apply what is due, wait for the next
+//! event. [`knmstate_core::progress`] decides which orders are due; `round` applies them; `transaction` and
+//! `guarded_change` are the sequence of one change; `lease_wait` waits for dynamic addresses after it;
+//! `status_recorder` writes the results.
 
-mod enactments;
-pub(crate) mod guarded;
+pub(crate) mod guarded_change;
+mod lease_wait;
 pub(crate) mod prepare;
 mod round;
-mod settle;
+mod status_recorder;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transaction;
 
-pub use guarded::Conclusion;
+pub use guarded_change::Conclusion;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use knmstate_api::enactment::Timings;
-use knmstate_core::{
-    enactment::Stage,
-    pace,
-    progress::{Progress, Retries},
-};
+use knmstate_core::{OrderProgress, Retries, enactment::EnactmentStage, pace};
 use knmstate_host::{Events, Host, HostError, OpenCheckpoint, Topic};
 use tokio::{
     sync::watch,
@@ -31,43 +27,45 @@ use tokio::{
 };
 
 use self::{
-    enactments::{Enactments, Interrupted},
-    guarded::{Failure, stopped},
-    settle::Unsettled,
+    guarded_change::{Failure, stopped},
+    lease_wait::AwaitingLeases,
+    status_recorder::{Interrupted, StatusRecorder},
     transaction::wait_for,
 };
 use crate::{
+    change_lock::{ChangeGuard, ChangeLock},
     health::Health,
     ledger::Ledger,
     probes::Prober,
-    steady::{Held, Steady},
     store::{Orders, Store},
 };
 
-/// How a node goes about its orders.
+/// How the engine applies its orders.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EngineSettings {
     /// The name of the node.
     pub node: String,
+    /// How often a failed order is tried again, and with which pauses.
     pub retries: Retries,
-    /// How long a change may stay uncommitted before the machine takes it back, unless its order says otherwise.
+    /// How long a change may stay uncommitted before NetworkManager rolls it back, unless its order has another
+    /// deadline.
     pub transaction: Duration,
-    /// How long all probes together may take after a change, unless its order says otherwise.
+    /// How long all probes together may take after a change, unless its order has another deadline.
     pub probes: Duration,
-    /// How long to wait, after a change, for addresses that others lend; no time at all means that nobody asks whether
-    /// they came.
+    /// How long to wait for dynamic addresses after a change. Zero: do not wait, and do not report missing ones.
     pub leases: Duration,
-    /// How long to wait for orders at the start before those on disk are carried out instead.
-    pub patience: Duration,
-    /// The file by which processes that work on the network of this node keep out of each other's way.
+    /// How long to wait for orders at the start before those of the ledger are applied instead.
+    pub orders_timeout: Duration,
+    /// The file that processes lock while they work on the network of this node; see [`WorkLock`](crate::WorkLock).
     pub work_lock: Option<PathBuf>,
-    /// How many hundredths of a core reading the network for the report may cost in the long run.
+    /// How many hundredths of a core the readings for the report may cost in the long run.
     pub report_percent: u32,
-    /// Whether ports of bridges become trunks where nothing else is said, as in policies.
+    /// Whether ports of bridges become VLAN trunks where the order has no other setting, as in policies.
     pub bridge_defaults: bool,
 }
 
-impl Settings {
+impl EngineSettings {
+    /// The defaults, for the node of this name.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -75,7 +73,7 @@ impl Settings {
             transaction: Duration::from_mins(4),
             probes: Duration::from_mins(2),
             leases: Duration::from_secs(30),
-            patience: Duration::from_secs(10),
+            orders_timeout: Duration::from_secs(10),
             work_lock: None,
             report_percent: pace::PERCENT,
             bridge_defaults: true,
@@ -83,129 +81,134 @@ impl Settings {
     }
 }
 
-/// How long to wait before a change that could not be rolled back is looked at again, unless something happens.
-const CLEAN_UP_PAUSE: Duration = Duration::from_secs(5);
+/// How long to wait before another attempt to roll back an open change, unless NetworkManager comes back earlier.
+const ROLL_BACK_PAUSE: Duration = Duration::from_secs(5);
 
-/// The target under which it is logged how an order ended, for roles that tell it in another way.
-pub const OUTCOMES: &str = "knmstate_agent::outcomes";
+/// The log target for results of orders, for roles that print the results in another way.
+pub const OUTCOMES_TARGET: &str = "knmstate_agent::outcomes";
 
-/// What an engine is made of.
+/// What an agent is made of.
 #[derive(Debug)]
-pub struct Parts<H, S> {
+pub struct AgentParts<H, S> {
     pub host: H,
     pub store: S,
     pub prober: Prober<H>,
     pub ledger: Ledger,
-    pub settings: Settings,
+    pub settings: EngineSettings,
     pub health: Health,
 }
 
 /// The engine of one node.
 #[derive(Debug)]
-pub struct Engine<H, S> {
+pub(crate) struct Engine<H, S> {
     host: H,
     store: S,
     prober: Prober<H>,
-    steady: Steady,
-    /// Held from the very start: an earlier life may have left a change half done.
-    held: Option<Held>,
-    enactments: Enactments<S>,
-    progress: Progress,
-    settings: Settings,
-    /// What is in force, and not told because addresses are still to come.
-    unsettled: Vec<Unsettled>,
+    change_lock: ChangeLock,
+    /// Held from the start: an earlier process may have left a change open.
+    change_guard: Option<ChangeGuard>,
+    recorder: StatusRecorder<S>,
+    progress: OrderProgress,
+    settings: EngineSettings,
+    /// Orders that are committed and wait for dynamic addresses before their result is reported.
+    awaiting_leases: Vec<AwaitingLeases>,
     start: Instant,
     stop: watch::Receiver<bool>,
     health: Health,
 }
 
-/// What has become of one order, for whoever has to tell a person.
+/// The result of one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OrderOutcome {
+    /// The policy of the order.
     pub policy: String,
-    pub result: Result<Achieved, String>,
+    /// How it succeeded, or why it failed.
+    pub result: Result<OrderSuccess, String>,
 }
 
-/// How an order came to be fulfilled.
+/// How an order succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Achieved {
-    /// It was so already, and nothing was touched.
-    Already,
-    /// It was made so, in this time.
+pub enum OrderSuccess {
+    /// The network was as desired already, and nothing was touched.
+    Unchanged,
+    /// The network was changed, in this time.
     Changed { took: Duration },
 }
 
+/// When the loop of the engine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunUntil {
+    /// At the request to stop.
+    Stopped,
+    /// When each order has succeeded or failed for good, or at the request to stop.
+    Settled,
+}
+
 impl<H: Host, S: Store> Engine<H, S> {
-    /// An engine that has not begun yet. Nobody can report the network from now on until it is known to be in no
-    /// in-between state.
-    pub async fn new(parts: Parts<H, S>, steady: Steady, stop: watch::Receiver<bool>) -> Self {
-        let Parts { host, store, prober, ledger, settings, health } = parts;
-        let held = Some(steady.hold().await);
-        let enactments = Enactments::new(settings.node.clone(), store.clone(), ledger);
-        let progress = Progress::new(settings.retries);
-        let start = Instant::now();
-        let unsettled = Vec::new();
+    /// An engine that has not started. It takes the change lock, so that the network is not reported before it is known
+    /// that no change is open.
+    pub(crate) async fn new(
+        parts: AgentParts<H, S>,
+        change_lock: ChangeLock,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let AgentParts { host, store, prober, ledger, settings, health } = parts;
+        let change_guard = Some(change_lock.lock().await);
+        let recorder = StatusRecorder::new(settings.node.clone(), store.clone(), ledger);
+        let progress = OrderProgress::new(settings.retries);
         Self {
             host,
             store,
             prober,
-            steady,
-            held,
-            enactments,
+            change_lock,
+            change_guard,
+            recorder,
             progress,
             settings,
-            unsettled,
-            start,
+            awaiting_leases: Vec::new(),
+            start: Instant::now(),
             stop,
             health,
         }
     }
 
-    /// Carries out orders until it is told to stop.
-    pub async fn run(mut self) -> io::Result<()> {
+    /// Applies orders until the request to stop. Fails when the node's disk cannot be used.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        self.apply_orders(RunUntil::Stopped).await
+    }
+
+    /// Applies the orders that exist now, until each has succeeded or failed for good. Fails when the node's disk
+    /// cannot be used.
+    pub(crate) async fn run_once(mut self) -> io::Result<Vec<OrderOutcome>> {
+        self.apply_orders(RunUntil::Settled).await?;
+        self.release_change_lock();
+        Ok(self.recorder.into_outcomes())
+    }
+
+    async fn apply_orders(&mut self, until: RunUntil) -> io::Result<()> {
         let mut orders = self.store.orders();
         let mut events = self.host.events();
         self.first_orders(&mut orders).await?;
         while !*self.stop.borrow() {
-            if !self.clean_up(&mut events).await {
+            if !self.roll_back_open(&mut events).await {
                 continue;
             }
-            if !self.carry_out_what_is_due().await? {
+            if !self.apply_due_orders().await? {
                 continue;
             }
-            self.let_go();
-            self.settle().await?;
+            self.release_change_lock();
+            self.wait_for_leases().await?;
+            if until == RunUntil::Settled && self.progress.is_settled() {
+                break;
+            }
             self.wait(&mut orders, &mut events).await?;
         }
         Ok(())
     }
 
-    /// Carries out the orders that are there now, until each has succeeded or failed for good.
-    pub async fn run_once(mut self) -> io::Result<Vec<Outcome>> {
-        let mut orders = self.store.orders();
-        let mut events = self.host.events();
-        self.first_orders(&mut orders).await?;
-        while !*self.stop.borrow() {
-            if !self.clean_up(&mut events).await {
-                continue;
-            }
-            if !self.carry_out_what_is_due().await? {
-                continue;
-            }
-            self.let_go();
-            self.settle().await?;
-            if self.progress.is_settled() {
-                break;
-            }
-            self.wait(&mut orders, &mut events).await?;
-        }
-        self.let_go();
-        Ok(self.enactments.into_outcomes())
-    }
-
-    /// The orders to begin with. When nobody gives any, those of an earlier life hold: they were granted.
+    /// The orders at the start. If the store has none in time, the orders of the ledger apply: they were permitted.
     async fn first_orders(&mut self, orders: &mut watch::Receiver<Option<Arc<Orders>>>) -> io::Result<()> {
-        let known = timeout(self.settings.patience, orders.wait_for(Option::is_some)).await;
+        let known = timeout(self.settings.orders_timeout, orders.wait_for(Option::is_some)).await;
         let now = match known {
             Ok(Ok(orders)) => orders.clone(),
             Ok(Err(_)) | Err(_) => None,
@@ -213,39 +216,39 @@ impl<H: Host, S: Store> Engine<H, S> {
         if let Some(orders) = now {
             self.take_over(&orders)
         } else {
-            tracing::warn!("nobody gives orders yet; those kept on this node's disk are carried out");
-            let kept = self.enactments.kept_orders();
+            tracing::warn!("no orders received yet; applying those kept on this node's disk");
+            let kept = self.recorder.kept_orders();
             self.take_over(&kept)
         }
     }
 
     fn take_over(&mut self, orders: &Orders) -> io::Result<()> {
-        self.progress.take_over(orders.iter().map(|(policy, order)| (&**policy, &order.spec)));
-        for Interrupted { policy, failures } in self.enactments.take_over(orders)? {
-            // Whoever dies in the middle of a change has not succeeded with it.
-            self.progress.failed_before(&policy, failures);
+        self.progress.set_orders(orders.iter().map(|(policy, order)| (&**policy, &order.spec)));
+        for Interrupted { policy, failures } in self.recorder.take_over(orders)? {
+            // An attempt that the process did not survive counts as a failure.
+            self.progress.restore_failures(&policy, failures);
             self.failed(&policy, &Failure::interrupted(), &Timings::default())?;
         }
         for policy in self.progress.waiting() {
-            self.enactments.tell_stage(policy, &Stage::Pending)?;
+            self.recorder.report_stage(policy, &EnactmentStage::Pending)?;
         }
         for policy in self.progress.aborted() {
-            self.enactments.tell_stage(policy, &Stage::Aborted)?;
+            self.recorder.report_stage(policy, &EnactmentStage::Aborted)?;
         }
         Ok(())
     }
 
-    /// Rolls back what is open and ours; false when that was not possible yet.
-    async fn clean_up(&mut self, events: &mut Events) -> bool {
-        if self.held.is_none() {
-            // Whatever was left open has been settled, and nothing was begun since.
+    /// Rolls back what an earlier process, or a failed attempt of this one, left open; false when that failed.
+    async fn roll_back_open(&mut self, events: &mut Events) -> bool {
+        if self.change_guard.is_none() {
+            // The lock is released only when no change is open, and none was begun since.
             return true;
         }
         match roll_back_ours(&self.host).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "a change is still open and cannot be rolled back yet");
-                let pause = Instant::now() + CLEAN_UP_PAUSE;
+                let pause = Instant::now() + ROLL_BACK_PAUSE;
                 tokio::select! {
                     () = stopped(&mut self.stop) => {}
                     () = wait_for(events, Topic::ServiceBack) => {}
@@ -256,25 +259,26 @@ impl<H: Host, S: Store> Engine<H, S> {
         }
     }
 
-    /// Keeps everybody else from the network. False when we are told to stop before that is possible.
-    async fn hold(&mut self) -> bool {
-        if self.held.is_none() {
+    /// Takes the change lock, if it is not held yet. False when the request to stop comes first.
+    async fn take_change_lock(&mut self) -> bool {
+        if self.change_guard.is_none() {
             let mut stop = self.stop.clone();
             tokio::select! {
-                held = self.steady.hold() => self.held = Some(held),
+                guard = self.change_lock.lock() => self.change_guard = Some(guard),
                 () = stopped(&mut stop) => {}
             }
         }
-        self.held.is_some()
+        self.change_guard.is_some()
     }
 
-    /// The network is in no in-between state any more; whoever reports it may look.
-    fn let_go(&mut self) {
-        if self.held.take().is_some() {
-            self.steady.settled();
+    /// No change is open any more: lets the reporter read the network.
+    fn release_change_lock(&mut self) {
+        if self.change_guard.take().is_some() {
+            self.change_lock.notify_settled();
         }
     }
 
+    /// Waits for the next retry, new orders, the return of NetworkManager, or the request to stop.
     async fn wait(
         &mut self,
         orders: &mut watch::Receiver<Option<Arc<Orders>>>,
@@ -289,7 +293,7 @@ impl<H: Host, S: Store> Engine<H, S> {
         };
         let new_orders = async {
             if orders.changed().await.is_err() {
-                // The store is gone, which happens when the process ends.
+                // The store is dropped when the process ends.
                 std::future::pending::<()>().await;
             }
         };
@@ -298,9 +302,10 @@ impl<H: Host, S: Store> Engine<H, S> {
             () = stopped(&mut stop) => return Ok(()),
             () = at_next => return Ok(()),
             () = wait_for(events, Topic::ServiceBack) => {
-                self.progress.service_is_back();
-                // It has forgotten what was open, also what a command had left open: nobody but us puts that back.
-                self.hold().await;
+                self.progress.service_available();
+                // A restart of NetworkManager drops its checkpoints, also that of a change which a command left open.
+                // Holding the lock makes the loop roll such a change back.
+                self.take_change_lock().await;
                 return Ok(());
             }
             () = new_orders => {}
@@ -310,10 +315,11 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 }
 
-/// Rolls back every change that is open and ours, unless it was left open for somebody else. What is gone by the time we get there has rolled back by itself.
+/// Rolls back every open change of ours, unless it was left open for another program. A checkpoint that no longer
+/// exists has been rolled back by NetworkManager.
 pub(crate) async fn roll_back_ours<H: Host>(host: &H) -> Result<(), HostError> {
     for open in host.open_checkpoints().await?.into_iter().filter(OpenCheckpoint::is_ours_to_undo) {
-        tracing::warn!(checkpoint = %open.checkpoint, "a change was left open; it is rolled back");
+        tracing::warn!(checkpoint = %open.checkpoint, "rolling back a change that was left open");
         match host.roll_back(&open.checkpoint).await {
             Ok(()) | Err(HostError::CheckpointGone { .. }) => {}
             Err(error) => return Err(error),

@@ -1,46 +1,49 @@
-//! From an order to what it means on this node, now.
+//! Resolves the captures and defaults of an order against the current state of the node.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use knmstate_api::{NodeNetworkConfigurationEnactmentSpec, State};
 use knmstate_core::{
     bridge_defaults,
-    document::Document,
-    probes::{self, ApiAccess, Lease, Probe, Surroundings},
+    probes::{self, AddressLease, ApiAccess, Probe},
 };
-use knmstate_host::{Abilities, HostError, NetworkState, Place, captures::resolve, features};
+use knmstate_document::Document;
+use knmstate_host::{Abilities, HostError, NetworkState, Place};
+use knmstate_offline::{captures::resolve, features};
 use serde_json::Value;
 
-use super::Settings;
+use super::EngineSettings;
 
-/// An order with everything filled in.
+/// An order that is ready to be applied.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedOrder {
     pub policy: String,
     pub desired: NetworkState,
-    /// What its captures resolved to.
+    /// The states that its captures resolved to.
     pub captured: BTreeMap<String, State>,
     pub features: Vec<String>,
-    /// What a person should know about it.
+    /// Remarks for the admin, which the enactment shows.
     pub notes: Vec<String>,
     pub probes: Vec<Probe>,
-    /// The addresses that it asks others for.
-    pub leases: Vec<Lease>,
+    /// The dynamic addresses that it asks for.
+    pub leases: Vec<AddressLease>,
     pub transaction_deadline: Duration,
     pub probe_deadline: Duration,
 }
 
+/// Prepares an order. `known` has the captures that were resolved earlier: each is resolved once. Fails when a capture
+/// or the resulting state is invalid.
 pub(crate) fn prepare(
     policy: &str,
     spec: &NodeNetworkConfigurationEnactmentSpec,
     known: &BTreeMap<String, Document>,
     current: &NetworkState,
     abilities: Abilities,
-    settings: &Settings,
+    settings: &EngineSettings,
     api: ApiAccess,
-) -> Result<Prepared, HostError> {
-    let wanted = spec.desired_state.clone().unwrap_or_default();
-    let resolved = resolve(&wanted.0, &spec.capture, current, known)?;
+) -> Result<PreparedOrder, HostError> {
+    let desired = spec.desired_state.clone().unwrap_or_default();
+    let resolved = resolve(&desired.0, &spec.capture, current, known)?;
     let (desired, notes) = if settings.bridge_defaults {
         with_bridge_defaults(resolved.desired, abilities)?
     } else {
@@ -50,21 +53,20 @@ pub(crate) fn prepare(
     let deadlines = spec.deadlines.clone().unwrap_or_default();
     let transaction_deadline =
         deadlines.transaction.map_or(settings.transaction, knmstate_api::Duration::as_std);
-    // Probes end before the machine takes the change back by itself.
+    // Probes end before NetworkManager rolls the change back.
     let probe_deadline = deadlines
         .probes
         .map_or(settings.probes, knmstate_api::Duration::as_std)
         .min(transaction_deadline / 10 * 9);
-    let probes = probes::select(&spec.probes, desired.sections(), Surroundings { api }, Some(probe_deadline))
-        .map_err(|malformed| HostError::Invalid {
-            place: Place::key(format!("probes[{}]", malformed.probe)),
-            why: malformed.why,
+    let probes =
+        probes::select(&spec.probes, desired.sections(), api, Some(probe_deadline)).map_err(|invalid| {
+            HostError::Invalid { place: Place::key(format!("probes[{}]", invalid.probe)), why: invalid.why }
         })?;
-    Ok(Prepared {
+    Ok(PreparedOrder {
         policy: policy.to_owned(),
         captured: resolved.captured.into_iter().map(|(name, state)| (name, State(state))).collect(),
         features: features(&desired, current),
-        leases: probes::asked(desired.sections()),
+        leases: probes::requested_leases(desired.sections()),
         desired,
         notes,
         probes,
@@ -73,7 +75,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// Ports of bridges become trunks unless they say otherwise, where the kernel can do that.
+/// Makes ports of bridges VLAN trunks unless the state has another setting, where the kernel supports that.
 fn with_bridge_defaults(
     desired: NetworkState,
     abilities: Abilities,

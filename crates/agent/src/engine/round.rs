@@ -1,45 +1,46 @@
-//! One round of the engine: everything that is due, together if possible, one by one if not.
+//! One round of the engine: applies the due orders, together if possible, one by one if not.
 
 use std::{collections::BTreeMap, io, slice, time::Duration};
 
 use knmstate_api::enactment::{ProbeResult, Timings};
-use knmstate_core::{document::Document, join::join, needs, progress::Setback};
+use knmstate_core::{FailureKind, join::join, needs};
+use knmstate_document::Document;
 use knmstate_host::{Host, HostError, NetworkState};
 use tokio::time::Instant;
 
 use super::{
-    Achieved, Engine,
-    guarded::Failure,
+    Engine, OrderSuccess,
+    guarded_change::Failure,
     milliseconds,
-    prepare::{Prepared, prepare},
-    transaction::{End, Transaction, take_note},
+    prepare::{PreparedOrder, prepare},
+    transaction::{Transaction, TransactionEnd, add_warnings},
 };
 use crate::store::Store;
 
-/// What the steps around a change may take altogether, before the engine counts as hung.
+/// How long the steps around a change may take together before the engine counts as hung.
 const MARGIN: Duration = Duration::from_mins(5);
 
-/// What carrying out some orders has come to.
+/// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carried {
+enum RoundResult {
     Unchanged,
     Changed,
-    /// A change could not be settled: nothing else may be begun before it is.
+    /// A change could not be rolled back. No other change may begin before it is.
     Open,
 }
 
 impl<H: Host, S: Store> Engine<H, S> {
-    /// False when a change could not be settled: nothing else may be begun before it is.
-    pub(super) async fn carry_out_what_is_due(&mut self) -> io::Result<bool> {
+    /// Applies the orders that are due. False when a change could not be rolled back: no other may begin before it is.
+    pub(super) async fn apply_due_orders(&mut self) -> io::Result<bool> {
         let due: Vec<String> =
             self.progress.due(self.start.elapsed()).into_iter().map(str::to_owned).collect();
         if due.is_empty() {
             return Ok(true);
         }
-        // Idle it need not show itself; at work it has to come to an end.
+        // Waiting for events has no limit, but a round has.
         let longest = self.settings.transaction * 2 + self.settings.probes + MARGIN;
         let _alive = self.health.expect("engine", longest * u32::try_from(due.len()).unwrap_or(1));
-        if !self.hold().await {
+        if !self.take_change_lock().await {
             return Ok(true);
         }
         let mut left = due;
@@ -54,63 +55,65 @@ impl<H: Host, S: Store> Engine<H, S> {
                 }
             };
             let (orders, refused) = self.prepare(&left, &current).await;
-            let progress = self.carry_out(in_order(orders)).await?;
-            // What one order makes may be what the capture of another asks for.
-            if progress == Carried::Changed && !refused.is_empty() {
+            let progress = self.apply_all(in_order(orders)).await?;
+            // A capture may refer to what another order has just created.
+            if progress == RoundResult::Changed && !refused.is_empty() {
                 left = refused.into_iter().map(|(policy, _)| policy).collect();
                 continue;
             }
             for (policy, error) in refused {
                 self.failed(&policy, &Failure::of_host(&error), &Timings::default())?;
             }
-            return Ok(progress != Carried::Open);
+            return Ok(progress != RoundResult::Open);
         }
     }
 
-    async fn carry_out(&mut self, orders: Vec<Prepared>) -> io::Result<Carried> {
-        let mut orders = self.without_what_is_met(orders).await?;
+    async fn apply_all(&mut self, orders: Vec<PreparedOrder>) -> io::Result<RoundResult> {
+        let mut orders = self.without_satisfied(orders).await?;
         if orders.len() > 1
-            && let Some(carried) = self.carry_out_together(&mut orders).await?
+            && let Some(result) = self.apply_together(&mut orders).await?
         {
-            return Ok(carried);
+            return Ok(result);
         }
-        let mut carried = Carried::Unchanged;
+        let mut result = RoundResult::Unchanged;
         for mut order in orders {
             let desired = order.desired.clone();
-            let end = self.transaction(slice::from_mut(&mut order), desired).carry_out().await;
+            let end = self.transaction(slice::from_mut(&mut order), desired).run().await;
             match end {
-                End::Stopped => break,
-                End::Unchanged(timings) => self.succeeded(&order, Achieved::Already, &timings, Vec::new())?,
-                End::Changed { took, timings, probes } => {
-                    self.succeeded(&order, Achieved::Changed { took }, &timings, probes)?;
-                    carried = Carried::Changed;
+                TransactionEnd::Stopped => break,
+                TransactionEnd::Unchanged(timings) => {
+                    self.succeeded(&order, OrderSuccess::Unchanged, &timings, Vec::new())?;
                 }
-                End::Failed { failure, timings } => {
+                TransactionEnd::Changed { took, timings, probes } => {
+                    self.succeeded(&order, OrderSuccess::Changed { took }, &timings, probes)?;
+                    result = RoundResult::Changed;
+                }
+                TransactionEnd::Failed { failure, timings } => {
                     self.failed(&order.policy, &failure, &timings)?;
                     if failure.is_open {
-                        return Ok(Carried::Open);
+                        return Ok(RoundResult::Open);
                     }
                 }
             }
         }
-        Ok(carried)
+        Ok(result)
     }
 
-    /// Works out what each order means on this node, now; and which of them mean nothing.
+    /// Prepares each order for this node as it is now. Returns those that cannot be applied with the reason.
     async fn prepare(
         &mut self,
         due: &[String],
         current: &NetworkState,
-    ) -> (Vec<Prepared>, Vec<(String, HostError)>) {
+    ) -> (Vec<PreparedOrder>, Vec<(String, HostError)>) {
         let abilities = self.host.abilities().await;
         let (mut prepared, mut refused) = (Vec::new(), Vec::new());
         for policy in due {
-            let Some(spec) = self.enactments.spec(policy).cloned() else { continue };
-            let known = self.enactments.captured(policy);
+            let Some(spec) = self.recorder.spec(policy).cloned() else { continue };
+            let known = self.recorder.captured(policy);
             match prepare(policy, &spec, &known, current, abilities, &self.settings, self.store.api_access())
             {
                 Ok(order) => {
-                    self.enactments.prepared(&order);
+                    self.recorder.prepared(&order);
                     prepared.push(order);
                 }
                 Err(error) => refused.push((policy.clone(), error)),
@@ -119,26 +122,26 @@ impl<H: Host, S: Store> Engine<H, S> {
         (prepared, refused)
     }
 
-    /// What is as ordered is not touched because something else is not. Orders that contradict each other are left as
-    /// they are: the one that is met would change with every start.
-    async fn without_what_is_met(&mut self, mut orders: Vec<Prepared>) -> io::Result<Vec<Prepared>> {
+    /// Removes the orders that the network satisfies already, so that a change for another order does not touch them.
+    /// Orders that contradict each other stay: which of them is satisfied would change with every start.
+    async fn without_satisfied(&mut self, mut orders: Vec<PreparedOrder>) -> io::Result<Vec<PreparedOrder>> {
         let Some(whole) = joined(&orders).filter(|_| orders.len() > 1) else { return Ok(orders) };
         let begun = Instant::now();
-        // One look is enough when all is well, as it is after most starts.
-        let all_met = match self.host.plan(&whole).await {
+        // One plan for all is enough in the usual case: after most starts nothing has to be changed.
+        let all_satisfied = match self.host.plan(&whole).await {
             Ok(plan) => {
-                take_note(&mut orders, &plan.warnings);
+                add_warnings(&mut orders, &plan.warnings);
                 plan.is_empty()
             }
-            // Why it cannot be told is found out when it is to be changed.
+            // The change itself will fail with the reason.
             Err(_) => false,
         };
         let mut left = Vec::new();
         for order in orders {
-            if all_met || self.is_met(&order.desired).await {
+            if all_satisfied || self.is_satisfied(&order.desired).await {
                 let prepare_milliseconds = Some(milliseconds(begun.elapsed()));
                 let timings = Timings { prepare_milliseconds, ..Timings::default() };
-                self.succeeded(&order, Achieved::Already, &timings, Vec::new())?;
+                self.succeeded(&order, OrderSuccess::Unchanged, &timings, Vec::new())?;
             } else {
                 left.push(order);
             }
@@ -146,39 +149,44 @@ impl<H: Host, S: Store> Engine<H, S> {
         Ok(left)
     }
 
-    /// Why it cannot be told is found out when it is to be changed.
-    async fn is_met(&self, desired: &NetworkState) -> bool {
+    /// Whether nothing would have to be changed. False when that cannot be planned: the change itself fails with the
+    /// reason.
+    async fn is_satisfied(&self, desired: &NetworkState) -> bool {
         self.host.plan(desired).await.is_ok_and(|plan| plan.is_empty())
     }
 
-    /// Several orders as one change. `None` when they have to be tried one by one, so that blame falls on the right one.
-    async fn carry_out_together(&mut self, orders: &mut [Prepared]) -> io::Result<Option<Carried>> {
+    /// Applies several orders as one change. `None` when they have to be tried one by one, to find the one that fails.
+    async fn apply_together(&mut self, orders: &mut [PreparedOrder]) -> io::Result<Option<RoundResult>> {
         let Some(whole) = joined(orders) else { return Ok(None) };
-        match self.transaction(orders, whole).carry_out().await {
-            End::Stopped => Ok(Some(Carried::Unchanged)),
-            End::Unchanged(timings) => {
+        match self.transaction(orders, whole).run().await {
+            TransactionEnd::Stopped => Ok(Some(RoundResult::Unchanged)),
+            TransactionEnd::Unchanged(timings) => {
                 for order in orders.iter() {
-                    self.succeeded(order, Achieved::Already, &timings, Vec::new())?;
+                    self.succeeded(order, OrderSuccess::Unchanged, &timings, Vec::new())?;
                 }
-                Ok(Some(Carried::Unchanged))
+                Ok(Some(RoundResult::Unchanged))
             }
-            End::Changed { took, timings, probes } => {
+            TransactionEnd::Changed { took, timings, probes } => {
                 for order in orders.iter() {
                     let own = |name: &str| order.probes.iter().any(|probe| probe.name == name);
                     let probes = probes.iter().filter(|probe| own(&probe.name)).cloned().collect();
-                    self.succeeded(order, Achieved::Changed { took }, &timings, probes)?;
+                    self.succeeded(order, OrderSuccess::Changed { took }, &timings, probes)?;
                 }
-                Ok(Some(Carried::Changed))
+                Ok(Some(RoundResult::Changed))
             }
-            End::Failed { failure, timings } if failure.concerns_all() => {
+            TransactionEnd::Failed { failure, timings } if failure.concerns_all() => {
                 for order in orders.iter() {
                     self.failed(&order.policy, &failure, &timings)?;
                 }
-                Ok(Some(if failure.is_open { Carried::Open } else { Carried::Unchanged }))
+                Ok(Some(if failure.is_open { RoundResult::Open } else { RoundResult::Unchanged }))
             }
-            End::Failed { failure, .. } => {
+            TransactionEnd::Failed { failure, .. } => {
                 let policies: Vec<&str> = orders.iter().map(|order| &*order.policy).collect();
-                tracing::info!(?policies, why = failure.why, "together they fail; each is tried alone");
+                tracing::info!(
+                    ?policies,
+                    why = failure.why,
+                    "applying the orders together failed; trying each alone"
+                );
                 Ok(None)
             }
         }
@@ -186,13 +194,13 @@ impl<H: Host, S: Store> Engine<H, S> {
 
     fn transaction<'a>(
         &'a mut self,
-        orders: &'a mut [Prepared],
+        orders: &'a mut [PreparedOrder],
         desired: NetworkState,
     ) -> Transaction<'a, H, S> {
         Transaction {
             host: &self.host,
             prober: &self.prober,
-            enactments: &mut self.enactments,
+            recorder: &mut self.recorder,
             progress: &self.progress,
             orders,
             desired,
@@ -202,36 +210,37 @@ impl<H: Host, S: Store> Engine<H, S> {
 
     fn succeeded(
         &mut self,
-        order: &Prepared,
-        achieved: Achieved,
+        order: &PreparedOrder,
+        success: OrderSuccess,
         timings: &Timings,
         probes: Vec<ProbeResult>,
     ) -> io::Result<()> {
         self.progress.succeeded(&order.policy);
-        if self.has_to_settle(order, achieved) {
-            return self.unsettle(order, achieved, timings, probes);
+        if self.has_leases_to_await(order, success) {
+            return self.await_leases_of(order, success, timings, probes);
         }
-        self.enactments.succeeded(order, achieved, timings, probes, &[])
+        self.recorder.succeeded(order, success, timings, probes, &[])
     }
 
     pub(super) fn failed(&mut self, policy: &str, failure: &Failure, timings: &Timings) -> io::Result<()> {
-        let stage = self.progress.failed(policy, failure.setback, self.start.elapsed(), &failure.why);
+        let stage = self.progress.failed(policy, failure.kind, self.start.elapsed(), &failure.why);
         let failures = self.progress.failures(policy);
-        self.enactments.failed(policy, &stage, failures, failure, timings)
+        self.recorder.failed(policy, &stage, failures, failure, timings)
     }
 }
 
-/// Several orders as one document; `None` if they contradict each other.
-fn joined(orders: &[Prepared]) -> Option<NetworkState> {
+/// The desired states of several orders as one; `None` if they contradict each other.
+fn joined(orders: &[PreparedOrder]) -> Option<NetworkState> {
     let whole = join(orders.iter().map(|order| order.desired.sections())).ok()?;
     NetworkState::parse(serde_json::Value::Object(whole)).ok()
 }
 
-fn in_order(orders: Vec<Prepared>) -> Vec<Prepared> {
+/// Sorts orders so that each comes after those that it needs.
+fn in_order(orders: Vec<PreparedOrder>) -> Vec<PreparedOrder> {
     let documents: BTreeMap<&str, &Document> =
         orders.iter().map(|order| (&*order.policy, order.desired.sections())).collect();
     let sorted: Vec<String> = needs::in_order(&documents).into_iter().map(str::to_owned).collect();
-    let place = |order: &Prepared| sorted.iter().position(|policy| *policy == order.policy);
+    let place = |order: &PreparedOrder| sorted.iter().position(|policy| *policy == order.policy);
     let mut orders = orders;
     orders.sort_by_key(place);
     orders
@@ -239,19 +248,19 @@ fn in_order(orders: Vec<Prepared>) -> Vec<Prepared> {
 
 impl Failure {
     pub(crate) fn of_host(error: &HostError) -> Self {
-        let setback = match error {
-            HostError::Unavailable { .. } => Setback::Unavailable { not_before: Duration::ZERO },
-            HostError::Busy { rolls_back_in, .. } => Setback::Unavailable {
+        let kind = match error {
+            HostError::Unavailable { .. } => FailureKind::Unavailable { not_before: Duration::ZERO },
+            HostError::Busy { rolls_back_in, .. } => FailureKind::Unavailable {
                 not_before: rolls_back_in.unwrap_or_default() + Duration::from_secs(1),
             },
-            error if error.is_retryable() => Setback::Again,
-            _ => Setback::Final,
+            error if error.is_retryable() => FailureKind::Retryable,
+            _ => FailureKind::Final,
         };
-        Self { why: format!("{error}. {}", error.advice()), setback, is_open: false, probes: Vec::new() }
+        Self { why: format!("{error}. {}", error.advice()), kind, is_open: false, probes: Vec::new() }
     }
 
-    /// Whether another document would have failed in the same way.
+    /// Whether each of the orders would have failed in the same way if it had been tried alone.
     fn concerns_all(&self) -> bool {
-        self.is_open || matches!(self.setback, Setback::Unavailable { .. })
+        self.is_open || matches!(self.kind, FailureKind::Unavailable { .. })
     }
 }

@@ -1,35 +1,32 @@
-//! One change of the network by orders of this node, from the last look before it to its end.
+//! One change of the network for one or several orders.
 //!
 //! ```text
 //!   plan ── nothing to do ──► unchanged
 //!     │
-//!   noted that it is begun, on disk and to the world
+//!   write to the ledger that the change begins, and report it
 //!     │
-//!   the guarded change itself, see `guarded`
+//!   the change itself, see `guarded_change`
 //!     ▼
-//!   changed, or failed and as before
+//!   changed, or failed and rolled back
 //! ```
 
 use std::time::Duration;
 
 use knmstate_api::enactment::{ProbeResult, Timings};
-use knmstate_core::{
-    probes::Probe,
-    progress::{Progress, Setback},
-};
+use knmstate_core::{FailureKind, OrderProgress, probes::Probe};
 use knmstate_host::{Events, Host, NetworkState, RouteList, Topic, Warning};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    enactments::Enactments,
-    guarded::{Conclusion, Failure, Guarded, Laps},
-    prepare::Prepared,
+    guarded_change::{Conclusion, Failure, GuardedChange, Stopwatch},
+    prepare::PreparedOrder,
+    status_recorder::StatusRecorder,
 };
 use crate::{probes::Prober, store::Store};
 
 /// How a transaction ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum TransactionEnd {
     Unchanged(Timings),
     Changed {
         took: Duration,
@@ -40,52 +37,52 @@ pub(super) enum End {
         failure: Failure,
         timings: Timings,
     },
-    /// We were told to stop. The network is as before, or will be: the next start sees to it.
+    /// The engine was stopped. The network was rolled back, or the next start does that.
     Stopped,
 }
 
-/// One or several orders, to be carried out as one change.
+/// One or several orders, applied as one change.
 pub(super) struct Transaction<'a, H, S> {
     pub host: &'a H,
     pub prober: &'a Prober<H>,
-    pub enactments: &'a mut Enactments<S>,
-    pub progress: &'a Progress,
-    /// What is found out about them on the way is added to their notes.
-    pub orders: &'a mut [Prepared],
+    pub recorder: &'a mut StatusRecorder<S>,
+    pub progress: &'a OrderProgress,
+    /// Warnings about them are added to their notes.
+    pub orders: &'a mut [PreparedOrder],
     pub desired: NetworkState,
     pub stop: watch::Receiver<bool>,
 }
 
 impl<H: Host, S: Store> Transaction<'_, H, S> {
-    pub(super) async fn carry_out(mut self) -> End {
+    pub(super) async fn run(mut self) -> TransactionEnd {
         let mut timings = Timings::default();
         let begun = Instant::now();
         let result = self.steps(&mut timings).await;
         match result {
-            Ok(Some(probes)) => End::Changed { took: begun.elapsed(), timings, probes },
-            Ok(None) => End::Unchanged(timings),
-            Err(_) if *self.stop.borrow() => End::Stopped,
-            Err(failure) => End::Failed { failure, timings },
+            Ok(Some(probes)) => TransactionEnd::Changed { took: begun.elapsed(), timings, probes },
+            Ok(None) => TransactionEnd::Unchanged(timings),
+            Err(_) if *self.stop.borrow() => TransactionEnd::Stopped,
+            Err(failure) => TransactionEnd::Failed { failure, timings },
         }
     }
 
-    /// `None` when there was nothing to do.
+    /// The results of the probes; `None` when there was nothing to change.
     async fn steps(&mut self, timings: &mut Timings) -> Result<Option<Vec<ProbeResult>>, Failure> {
-        let mut clock = Laps::start();
+        let mut clock = Stopwatch::start();
         let plan = self.host.plan(&self.desired).await.map_err(|error| Failure::of_host(&error))?;
         timings.prepare_milliseconds = Some(clock.lap());
-        take_note(self.orders, &plan.warnings);
+        add_warnings(self.orders, &plan.warnings);
         if plan.is_empty() {
             return Ok(None);
         }
         let policies: Vec<&str> = self.orders.iter().map(|order| &*order.policy).collect();
-        tracing::info!(?policies, difference = %plan.difference.into_value(), "the network is about to be changed");
+        tracing::info!(?policies, difference = %plan.difference.into_value(), "changing the network");
         for order in &*self.orders {
             let failures = self.progress.failures(&order.policy);
-            self.enactments.begun(order, failures).map_err(|error| cannot_note(&error))?;
+            self.recorder.begun(order, failures).map_err(|error| not_recorded(&error))?;
         }
-        let longest = |time: fn(&Prepared) -> Duration| self.orders.iter().map(time).max();
-        let guarded = Guarded {
+        let longest = |time: fn(&PreparedOrder) -> Duration| self.orders.iter().map(time).max();
+        let guarded = GuardedChange {
             host: self.host,
             prober: self.prober,
             desired: &self.desired,
@@ -96,10 +93,10 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
             conclusion: Conclusion::Commit,
             stop: self.stop.clone(),
         };
-        guarded.carry_out(timings, &mut clock).await.map(|kept| Some(kept.probes))
+        guarded.run(timings, &mut clock).await.map(|passed| Some(passed.probes))
     }
 
-    /// The probes of all orders; those that several ask for, once.
+    /// The probes of all orders, without duplicates.
     fn probes(&self) -> Vec<Probe> {
         let mut probes: Vec<Probe> = Vec::new();
         for probe in self.orders.iter().flat_map(|order| &order.probes) {
@@ -111,8 +108,9 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
     }
 }
 
-/// Gives each order the warnings that are about it: about an interface of its document, or about no interface at all.
-pub(crate) fn take_note(orders: &mut [Prepared], warnings: &[Warning]) {
+/// Adds to the notes of each order the warnings that concern it: those about its interfaces, and, if it has routes,
+/// those about no interface. An order that is alone gets all warnings.
+pub(crate) fn add_warnings(orders: &mut [PreparedOrder], warnings: &[Warning]) {
     let is_alone = orders.len() == 1;
     for order in orders {
         for warning in warnings {
@@ -128,16 +126,18 @@ pub(crate) fn take_note(orders: &mut [Prepared], warnings: &[Warning]) {
     }
 }
 
-fn cannot_note(error: &std::io::Error) -> Failure {
+fn not_recorded(error: &std::io::Error) -> Failure {
     Failure {
-        why: format!("the order could not be noted on the node's disk, so nothing was touched: {error}"),
-        setback: Setback::Again,
+        why: format!(
+            "the start of the change could not be written to the node's disk, so nothing was touched: {error}"
+        ),
+        kind: FailureKind::Retryable,
         is_open: false,
         probes: Vec::new(),
     }
 }
 
-/// Waits until something of this topic happens; for ever when nothing will any more.
+/// Waits for an event of this topic; for ever when the host has ended its events.
 pub(crate) async fn wait_for(events: &mut Events, topic: Topic) {
     loop {
         match events.next().await {
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_goes_to_the_order_that_it_is_about() {
-        let order = |policy: &str, document: serde_json::Value| Prepared {
+    fn a_warning_goes_to_the_order_that_it_concerns() {
+        let order = |policy: &str, document: serde_json::Value| PreparedOrder {
             policy: policy.to_owned(),
             leases: Vec::new(),
             desired: NetworkState::parse(document).expect("a state"),
@@ -168,20 +168,20 @@ mod tests {
             transaction_deadline: Duration::ZERO,
             probe_deadline: Duration::ZERO,
         };
-        let warning = |place: Place| Warning { place, what: "mind it".to_owned() };
+        let warning = |place: Place| Warning { place, what: "check it".to_owned() };
         let about_eth1 = warning(Place::interface("eth1").below("mtu"));
         let about_a_route = warning(Place::key("routes.config").entry(0));
         let eth1 = json!({ "interfaces": [{ "name": "eth1" }] });
         let route = json!({ "routes": { "config": [{ "next-hop-interface": "eth2" }] } });
-        let mut orders = [order("card", eth1.clone()), order("route", route)];
-        // Also when it is said twice: of all orders, and then of each.
+        let mut orders = [order("link", eth1.clone()), order("route", route)];
+        // Planned twice, for all orders and then for each, a warning is still added once.
         for _ in 0..2 {
-            take_note(&mut orders, &[about_eth1.clone(), about_a_route.clone()]);
+            add_warnings(&mut orders, &[about_eth1.clone(), about_a_route.clone()]);
         }
-        assert_eq!(orders[0].notes, ["a plain bridge", "interfaces[eth1].mtu: mind it"]);
-        assert_eq!(orders[1].notes, ["a plain bridge", "routes.config[0]: mind it"]);
-        let mut alone = [order("card", eth1)];
-        take_note(&mut alone, &[about_a_route]);
-        assert_eq!(alone[0].notes, ["a plain bridge", "routes.config[0]: mind it"]);
+        assert_eq!(orders[0].notes, ["a plain bridge", "interfaces[eth1].mtu: check it"]);
+        assert_eq!(orders[1].notes, ["a plain bridge", "routes.config[0]: check it"]);
+        let mut alone = [order("link", eth1)];
+        add_warnings(&mut alone, &[about_a_route]);
+        assert_eq!(alone[0].notes, ["a plain bridge", "routes.config[0]: check it"]);
     }
 }

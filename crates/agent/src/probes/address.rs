@@ -7,7 +7,7 @@ use std::{
 
 use nix::net::if_::if_nametoindex;
 
-/// The address to send to. The machine cannot tell which link a link-local one is meant on, so it is told.
+/// The address to send to. A link-local address needs the index of its interface, because it is valid on every link.
 pub(super) fn on_link(address: IpAddr, port: u16, interface: Option<&str>) -> io::Result<SocketAddr> {
     match (address, interface) {
         (IpAddr::V6(address), Some(interface)) if address.is_unicast_link_local() => {

@@ -4,64 +4,64 @@ use std::{error::Error, fmt, io};
 
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
-use knmstate_core::probes::NodeSeen;
+use knmstate_core::probes::NodeReadiness;
 use kube::{Api, Client, Config};
 
-use super::trouble::Unreached;
+use super::attempt_error::Unreachable;
 
-/// The way to an API server.
+/// The API server that probes ask.
 ///
-/// Whoever implements it opens a new connection at every call: one that was opened before a change may live on
-/// although a new one could not be made. Callers bound the time.
-pub trait ApiDoor: fmt::Debug + Send + Sync {
-    /// Where it is, for messages.
+/// An implementation opens a new connection for every call: one that was opened before a change may still work although
+/// a new one could not be opened. Callers set the time limit.
+pub trait ApiEndpoint: fmt::Debug + Send + Sync {
+    /// The address of the server, for messages.
     fn address(&self) -> String;
 
-    /// Gets any answer from the API server.
-    fn reach(&self) -> BoxFuture<'_, Result<(), Unreached>>;
+    /// Gets any response from the API server.
+    fn reach(&self) -> BoxFuture<'_, Result<(), Unreachable>>;
 
-    /// Asks what it says of this node.
-    fn node(&self) -> BoxFuture<'_, Result<NodeSeen, Unreached>>;
+    /// Gets the readiness of this node.
+    fn node(&self) -> BoxFuture<'_, Result<NodeReadiness, Unreachable>>;
 }
 
-/// The API server that a client configuration leads to.
-pub struct KubeDoor {
+/// The API server of a client configuration.
+pub struct KubeApiEndpoint {
     config: Config,
     node: String,
 }
 
 /// Without the configuration, which carries credentials.
-impl fmt::Debug for KubeDoor {
+impl fmt::Debug for KubeApiEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeDoor")
+        f.debug_struct("KubeApiEndpoint")
             .field("address", &self.address())
             .field("node", &self.node)
             .finish_non_exhaustive()
     }
 }
 
-impl KubeDoor {
-    /// The way to the API server that `config` leads to, from the node called `node`.
+impl KubeApiEndpoint {
+    /// The API server of `config`, for the node of this name.
     pub fn new(mut config: Config, node: impl Into<String>) -> Self {
-        // Trying again is for the prober, which knows what came of each try.
+        // The prober retries.
         config.default_retry = false;
         Self { config, node: node.into() }
     }
 
-    fn client(&self) -> Result<Client, Unreached> {
-        Client::try_from(self.config.clone()).map_err(|error| Unreached::from_error(&error))
+    fn client(&self) -> Result<Client, Unreachable> {
+        Client::try_from(self.config.clone()).map_err(|error| Unreachable::from_error(&error))
     }
 }
 
-impl ApiDoor for KubeDoor {
+impl ApiEndpoint for KubeApiEndpoint {
     fn address(&self) -> String {
         self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
     }
 
-    fn reach(&self) -> BoxFuture<'_, Result<(), Unreached>> {
+    fn reach(&self) -> BoxFuture<'_, Result<(), Unreachable>> {
         async {
             match self.client()?.apiserver_version().await {
-                // Whether it likes who asks is another question.
+                // A refusal proves that the server responds.
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(()),
                 Err(error) => Err(unreached(&error)),
                 Ok(_) => Ok(()),
@@ -70,7 +70,7 @@ impl ApiDoor for KubeDoor {
         .boxed()
     }
 
-    fn node(&self) -> BoxFuture<'_, Result<NodeSeen, Unreached>> {
+    fn node(&self) -> BoxFuture<'_, Result<NodeReadiness, Unreachable>> {
         async {
             let client = self.client()?;
             let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
@@ -78,28 +78,28 @@ impl ApiDoor for KubeDoor {
             let (node, lease) = tokio::join!(nodes.get(&self.node), leases.get_opt(&self.node));
             let node = node.map_err(|error| unreached(&error))?;
             let lease = match lease {
-                // A lease that may not be read is as good as none.
+                // Without the right to read leases, use the conditions of the node alone.
                 Err(kube::Error::Api(status)) if status.code == 403 => None,
                 lease => lease.map_err(|error| unreached(&error))?,
             };
             let renewed = lease.and_then(|lease| lease.spec?.renew_time).map(|time| time.0);
-            Ok(NodeSeen { not_ready: not_ready(&node), renewed })
+            Ok(NodeReadiness { not_ready: not_ready(&node), renewed })
         }
         .boxed()
     }
 }
 
-fn unreached(error: &kube::Error) -> Unreached {
+fn unreached(error: &kube::Error) -> Unreachable {
     match error {
         kube::Error::Api(status) => {
-            Unreached::because(format!("it answers {} ({}): {}", status.code, status.reason, status.message))
+            Unreachable::because(format!("HTTP {} ({}): {}", status.code, status.reason, status.message))
         }
-        error => Unreached::from_error(socket_error(error).unwrap_or(error)),
+        error => Unreachable::from_error(socket_error(error).unwrap_or(error)),
     }
 }
 
-/// The error of the socket, if that is what a client's error comes from: which of the client's layers it went through is
-/// of no use to anybody.
+/// The I/O error that a client's error comes from, if there is one. The layers of the client in between do not help in
+/// a message.
 fn socket_error(error: &kube::Error) -> Option<&(dyn Error + 'static)> {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -116,10 +116,10 @@ fn not_ready(node: &Node) -> Option<String> {
     match conditions.into_iter().find(|condition| condition.type_ == "Ready") {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => {
-            let said = [&ready.reason, &ready.message].into_iter().flatten().cloned().collect::<Vec<_>>();
-            Some(format!("the node is not Ready: {}", said.join(": ")))
+            let reason = [&ready.reason, &ready.message].into_iter().flatten().cloned().collect::<Vec<_>>();
+            Some(format!("the node is not Ready: {}", reason.join(": ")))
         }
-        None => Some("the node does not say whether it is Ready".to_owned()),
+        None => Some("the node has no Ready condition".to_owned()),
     }
 }
 
@@ -138,9 +138,9 @@ mod tests {
 
     use super::*;
 
-    /// An API server that says the same of each path every time, and counts its callers.
+    /// An API server with a fixed response for each path. It counts the connections.
     struct Server {
-        door: KubeDoor,
+        api: KubeApiEndpoint,
         connections: Arc<AtomicUsize>,
     }
 
@@ -183,7 +183,7 @@ mod tests {
             }
         });
         let config = Config::new(url.parse().expect("a URL"));
-        Server { door: KubeDoor::new(config, "node-1"), connections }
+        Server { api: KubeApiEndpoint::new(config, "node-1"), connections }
     }
 
     fn status(code: u16, reason: &str) -> Value {
@@ -207,21 +207,22 @@ mod tests {
         });
         let server = server(vec![("/version", 200, version)]).await;
         for calls in 1..=3 {
-            assert_eq!(server.door.reach().await, Ok(()));
+            assert_eq!(server.api.reach().await, Ok(()));
             assert_eq!(server.connections.load(Ordering::SeqCst), calls);
         }
-        assert!(server.door.address().starts_with("http://127.0.0.1:"));
+        assert!(server.api.address().starts_with("http://127.0.0.1:"));
     }
 
     #[tokio::test]
     async fn an_api_server_that_refuses_has_been_reached_and_one_that_is_broken_has_not() {
         for (code, reached) in [(401, true), (403, true), (500, false), (503, false)] {
             let server = server(vec![("/version", code, status(code, "Some"))]).await;
-            assert_eq!(server.door.reach().await.is_ok(), reached, "{code}");
+            assert_eq!(server.api.reach().await.is_ok(), reached, "{code}");
         }
-        let nobody = KubeDoor::new(Config::new("http://127.0.0.1:1".parse().expect("a URL")), "node-1");
-        let unreached = nobody.reach().await.expect_err("nobody is there");
-        assert_eq!(unreached, Unreached::because("connection refused"));
+        let closed =
+            KubeApiEndpoint::new(Config::new("http://127.0.0.1:1".parse().expect("a URL")), "node-1");
+        let unreached = closed.reach().await.expect_err("no server listens");
+        assert_eq!(unreached, Unreachable::because("connection refused"));
     }
 
     #[tokio::test]
@@ -234,26 +235,26 @@ mod tests {
         for (answers, expected) in [
             (
                 vec![(NODE, 200, node("True")), (LEASE, 200, lease.clone())],
-                Ok(NodeSeen { not_ready: None, renewed }),
+                Ok(NodeReadiness { not_ready: None, renewed }),
             ),
             (
                 vec![(NODE, 200, node("Unknown")), (LEASE, 200, lease)],
-                Ok(NodeSeen { not_ready: why, renewed }),
+                Ok(NodeReadiness { not_ready: why, renewed }),
             ),
-            (vec![(NODE, 200, node("True"))], Ok(NodeSeen { not_ready: None, renewed: None })),
+            (vec![(NODE, 200, node("True"))], Ok(NodeReadiness { not_ready: None, renewed: None })),
             (
                 vec![(NODE, 200, node("True")), (LEASE, 403, status(403, "Forbidden"))],
-                Ok(NodeSeen { not_ready: None, renewed: None }),
+                Ok(NodeReadiness { not_ready: None, renewed: None }),
             ),
             (
                 vec![(NODE, 403, status(403, "Forbidden"))],
-                Err(Unreached::because("it answers 403 (Forbidden): no")),
+                Err(Unreachable::because("HTTP 403 (Forbidden): no")),
             ),
         ] {
             let server = server(answers.clone()).await;
-            assert_eq!(server.door.node().await, expected, "{answers:?}");
+            assert_eq!(server.api.node().await, expected, "{answers:?}");
         }
-        let silent = Some("the node does not say whether it is Ready".to_owned());
-        assert_eq!(not_ready(&Node::default()), silent);
+        let missing = Some("the node has no Ready condition".to_owned());
+        assert_eq!(not_ready(&Node::default()), missing);
     }
 }

@@ -1,277 +1,285 @@
-//! One try of one probe.
+//! One attempt of one probe.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use knmstate_api::probe::{DnsProbe, HttpProbe, PingProbe, TcpProbe};
-use knmstate_core::probes::{Check, Evidence, Families, Family, Gateway, Need, Outlook, Server};
+use knmstate_core::probes::{Check, Evidence, Families, Family, Forecast, Gateway, NameServer, Requirement};
 use simple_dns::TYPE;
 use tokio::time::timeout;
 
 use super::{
-    api::ApiDoor,
-    dns::{self, Answer},
+    api::ApiEndpoint,
+    attempt_error::{AttemptError, Unreachable, first},
+    dns::{self, DnsAnswer},
     http,
-    lookout::Lookout,
+    network_observer::NetworkObserver,
     ping, tcp,
-    trouble::{Trouble, Unreached, first},
 };
 
-/// How long the API server may take for one answer.
-const API: Duration = Duration::from_secs(5);
+/// How long the API server may take to respond.
+const API_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The name that every name server can say something about, though hardly by its address.
-pub const DNS_HOST: &str = "root-servers.net";
+/// The name that name servers have to resolve by default: the records that list the root servers, which every resolver
+/// can get.
+pub const PROBE_DNS_HOST: &str = "root-servers.net";
 
-/// What probes are tried with.
+/// Runs single attempts of probes.
 #[derive(Debug)]
-pub(super) struct Means {
-    pub(super) api: Option<Arc<dyn ApiDoor>>,
-    /// The name that name servers are asked for.
+pub(super) struct ProbeRunner {
+    pub(super) api: Option<Arc<dyn ApiEndpoint>>,
+    /// The name that name servers have to resolve.
     pub(super) dns_host: String,
     pub(super) dns_port: u16,
 }
 
-impl Means {
-    /// Tries once, with sockets of its own. Gives the families in which a gateway answered, if gateways were asked.
+impl ProbeRunner {
+    /// Tries once, with new sockets. Returns the address families in which a default gateway responded, if the probe is
+    /// about gateways.
     ///
-    /// With evidence, only what is newer than the change counts.
+    /// With `evidence`, only what is newer than the change counts.
     pub(super) async fn attempt(
         &self,
         check: &Check,
-        need: Need,
-        lookout: &Lookout,
+        need: Requirement,
+        observer: &NetworkObserver,
         evidence: Option<&mut Evidence>,
-    ) -> Result<Families, Trouble> {
+    ) -> Result<Families, AttemptError> {
         match check {
-            Check::ApiServer => self.api_server(lookout).await?,
-            Check::NodeReadiness => self.node_readiness(lookout, evidence).await?,
-            Check::DefaultGateway { .. } => return gateways(need, lookout).await,
-            Check::NameServers => self.name_servers(lookout).await?,
-            Check::Ping(probe) => self.ping(probe, lookout).await?,
-            Check::Tcp(probe) => self.tcp(probe, lookout).await?,
-            Check::Http(probe) => self.http(probe, lookout).await?,
-            Check::Dns(probe) => self.dns(probe, lookout).await?,
-            Check::Lease(lease) => match lookout.known().await?.network().lease(lease) {
-                Outlook::Now(()) => {}
-                Outlook::Later => return Err(Trouble::passing("it is up and asks")),
-                Outlook::Never(loss) => return Err(loss.into()),
+            Check::ApiServer => self.api_server(observer).await?,
+            Check::NodeReadiness => self.node_readiness(observer, evidence).await?,
+            Check::DefaultGateway { .. } => return gateways(need, observer).await,
+            Check::NameServers => self.name_servers(observer).await?,
+            Check::Ping(probe) => self.ping(probe, observer).await?,
+            Check::Tcp(probe) => self.tcp(probe, observer).await?,
+            Check::Http(probe) => self.http(probe, observer).await?,
+            Check::Dns(probe) => self.dns(probe, observer).await?,
+            Check::Lease(lease) => match observer.known().await?.network().lease(lease) {
+                Forecast::Now(()) => {}
+                Forecast::Later => return Err(AttemptError::temporary("still requesting an address")),
+                Forecast::Never(loss) => return Err(loss.into()),
             },
         }
         Ok(Families::NONE)
     }
 
-    async fn api_server(&self, lookout: &Lookout) -> Result<(), Trouble> {
+    async fn api_server(&self, observer: &NetworkObserver) -> Result<(), AttemptError> {
         let api = self.api()?;
-        match timeout(API, api.reach()).await {
-            Ok(reached) => judged(reached, None, lookout).await,
-            Err(_) => Err(Trouble::passing("no answer")),
+        match timeout(API_TIMEOUT, api.reach()).await {
+            Ok(reached) => judge(reached, None, observer).await,
+            Err(_) => Err(AttemptError::temporary("no answer")),
         }
     }
 
     async fn node_readiness(
         &self,
-        lookout: &Lookout,
+        observer: &NetworkObserver,
         evidence: Option<&mut Evidence>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptError> {
         let api = self.api()?;
-        let Ok(node) = timeout(API, api.node()).await else {
-            return Err(Trouble::passing("the API server does not answer"));
+        let Ok(node) = timeout(API_TIMEOUT, api.node()).await else {
+            return Err(AttemptError::temporary("no answer from the API server"));
         };
-        let node = judged(node, None, lookout).await.map_err(|trouble| trouble.of(&"the API server"))?;
+        let node = judge(node, None, observer).await.map_err(|error| error.of(&"the API server"))?;
         let ready = match evidence {
             Some(evidence) => evidence.judge(&node),
             None => node.is_ready(),
         };
-        ready.map_err(Trouble::passing)
+        ready.map_err(AttemptError::temporary)
     }
 
-    fn api(&self) -> Result<&dyn ApiDoor, Trouble> {
-        self.api.as_deref().ok_or_else(|| Trouble::for_good("there is no API server to ask"))
+    fn api(&self) -> Result<&dyn ApiEndpoint, AttemptError> {
+        self.api.as_deref().ok_or_else(|| AttemptError::permanent("no API server is configured"))
     }
 
-    async fn name_servers(&self, lookout: &Lookout) -> Result<(), Trouble> {
-        let servers = servers(lookout).await?;
-        // That there is no such record is an answer, too; so one question is enough.
-        let kind = if self.dns_host == DNS_HOST { TYPE::NS } else { TYPE::A };
+    async fn name_servers(&self, observer: &NetworkObserver) -> Result<(), AttemptError> {
+        let servers = servers(observer).await?;
+        // A response without records proves that the server works, too. So one query is enough.
+        let kind = if self.dns_host == PROBE_DNS_HOST { TYPE::NS } else { TYPE::A };
         first(servers.iter().map(async |server| {
-            let answer = dns::ask(server, self.dns_port, &self.dns_host, kind).await;
-            judged(answer, Some(family(server.address)), lookout).await.map_err(|trouble| trouble.of(server))
+            let answer = dns::query(server, self.dns_port, &self.dns_host, kind).await;
+            judge(answer, Some(family(server.address)), observer).await.map_err(|error| error.of(server))
         }))
         .await
         .map(|_| ())
     }
 
-    async fn ping(&self, probe: &PingProbe, lookout: &Lookout) -> Result<(), Trouble> {
+    async fn ping(&self, probe: &PingProbe, observer: &NetworkObserver) -> Result<(), AttemptError> {
         let interface = probe.interface.as_deref();
         if let Some(interface) = interface
-            && let Outlook::Never(loss) = lookout.known().await?.network().link(interface)
+            && let Forecast::Never(loss) = observer.known().await?.network().link(interface)
         {
             return Err(loss.into());
         }
-        let addresses = self.addresses(&probe.host, lookout).await?;
+        let addresses = self.addresses(&probe.host, observer).await?;
         first(addresses.into_iter().map(async |address| {
             let echo = ping::echo(address, interface).await;
-            judged(echo, Some(family(address)), lookout)
+            judge(echo, Some(family(address)), observer)
                 .await
-                .map_err(|trouble| of(&probe.host, address, trouble))
+                .map_err(|error| of(&probe.host, address, error))
         }))
         .await
     }
 
-    async fn tcp(&self, probe: &TcpProbe, lookout: &Lookout) -> Result<(), Trouble> {
-        let addresses = self.addresses(&probe.host, lookout).await?;
+    async fn tcp(&self, probe: &TcpProbe, observer: &NetworkObserver) -> Result<(), AttemptError> {
+        let addresses = self.addresses(&probe.host, observer).await?;
         first(addresses.into_iter().map(async |address| {
             let opened = tcp::connect((address, probe.port).into()).await.map(drop);
-            judged(opened, Some(family(address)), lookout)
+            judge(opened, Some(family(address)), observer)
                 .await
-                .map_err(|trouble| of(&probe.host, address, trouble))
+                .map_err(|error| of(&probe.host, address, error))
         }))
         .await
     }
 
-    async fn http(&self, probe: &HttpProbe, lookout: &Lookout) -> Result<(), Trouble> {
-        let target =
-            http::Target::parse(&probe.url, probe.insecure_skip_tls_verify).map_err(Trouble::for_good)?;
-        let addresses = self.addresses(&target.host, lookout).await?;
+    async fn http(&self, probe: &HttpProbe, observer: &NetworkObserver) -> Result<(), AttemptError> {
+        let target = http::Target::parse(&probe.url, probe.insecure_skip_tls_verify)
+            .map_err(AttemptError::permanent)?;
+        let addresses = self.addresses(&target.host, observer).await?;
         let target = &target;
         first(addresses.into_iter().map(async |address| {
             let status = target.get((address, target.port).into()).await;
-            let status = judged(status, Some(family(address)), lookout).await;
+            let status = judge(status, Some(family(address)), observer).await;
             match status {
                 Ok(status) if http::is_good(status, probe.expected_status) => Ok(()),
                 Ok(status) => {
-                    Err(of(&target.host, address, Trouble::passing(format!("it answers {status}"))))
+                    Err(of(&target.host, address, AttemptError::temporary(format!("HTTP {status}"))))
                 }
-                Err(trouble) => Err(of(&target.host, address, trouble)),
+                Err(error) => Err(of(&target.host, address, error)),
             }
         }))
         .await
     }
 
-    async fn dns(&self, probe: &DnsProbe, lookout: &Lookout) -> Result<(), Trouble> {
+    async fn dns(&self, probe: &DnsProbe, observer: &NetworkObserver) -> Result<(), AttemptError> {
         let Some(server) = &probe.server else {
-            return self.resolved(&probe.name, lookout).await.map(drop);
+            return self.resolved(&probe.name, observer).await.map(drop);
         };
-        let address =
-            server.parse().map_err(|_| Trouble::for_good(format!("{server:?} is not an IP address")))?;
-        let server = Server { address, interface: None };
-        self.addresses_from(&server, &probe.name, lookout).await.map(drop)
+        let address = server
+            .parse()
+            .map_err(|_| AttemptError::permanent(format!("{server:?} is not an IP address")))?;
+        let server = NameServer { address, interface: None };
+        self.addresses_from(&server, &probe.name, observer).await.map(drop)
     }
 
-    /// The addresses of a host, by the name servers of the node if it is not an address itself.
-    async fn addresses(&self, host: &str, lookout: &Lookout) -> Result<Vec<IpAddr>, Trouble> {
+    /// The addresses of a host: parsed if it is an address, otherwise from the name servers of the node.
+    async fn addresses(&self, host: &str, observer: &NetworkObserver) -> Result<Vec<IpAddr>, AttemptError> {
         match host.parse() {
             Ok(address) => Ok(vec![address]),
-            Err(_) => self.resolved(host, lookout).await,
+            Err(_) => self.resolved(host, observer).await,
         }
     }
 
-    async fn resolved(&self, name: &str, lookout: &Lookout) -> Result<Vec<IpAddr>, Trouble> {
-        let servers = servers(lookout).await.map_err(|trouble| trouble.of(&format!("looking up {name}")))?;
-        let names = lookout.known().await?.network().search_list(name);
+    async fn resolved(&self, name: &str, observer: &NetworkObserver) -> Result<Vec<IpAddr>, AttemptError> {
+        let servers = servers(observer).await.map_err(|error| error.of(&format!("looking up {name}")))?;
+        let names = observer.known().await?.network().search_list(name);
         let looked_up = join_all(names.iter().map(|name| {
             first(servers.iter().map(async |server| {
-                self.addresses_from(server, name, lookout).await.map_err(|trouble| trouble.of(server))
+                self.addresses_from(server, name, observer).await.map_err(|error| error.of(server))
             }))
         }))
         .await;
-        let mut troubles = Vec::new();
+        let mut errors = Vec::new();
         for (name, result) in names.iter().zip(looked_up) {
             match result {
                 Ok(addresses) => return Ok(addresses),
-                Err(trouble) => troubles.push(trouble.of(&format!("looking up {name}"))),
+                Err(error) => errors.push(error.of(&format!("looking up {name}"))),
             }
         }
-        Err(Trouble::all(troubles))
+        Err(AttemptError::all(errors))
     }
 
     async fn addresses_from(
         &self,
-        server: &Server,
+        server: &NameServer,
         name: &str,
-        lookout: &Lookout,
-    ) -> Result<Vec<IpAddr>, Trouble> {
-        let ask = |kind| dns::ask(server, self.dns_port, name, kind);
-        let (v4, v6) = tokio::join!(ask(TYPE::A), ask(TYPE::AAAA));
+        observer: &NetworkObserver,
+    ) -> Result<Vec<IpAddr>, AttemptError> {
+        let query = |kind| dns::query(server, self.dns_port, name, kind);
+        let (v4, v6) = tokio::join!(query(TYPE::A), query(TYPE::AAAA));
         let mut addresses = Vec::new();
-        let mut trouble = None;
+        let mut error = None;
         for answer in [v4, v6] {
-            match judged(answer, Some(family(server.address)), lookout).await {
-                Ok(Answer::Addresses(found)) => addresses.extend(found),
-                Ok(Answer::NoSuchName) => {}
-                Err(why) => trouble = Some(why),
+            match judge(answer, Some(family(server.address)), observer).await {
+                Ok(DnsAnswer::Addresses(found)) => addresses.extend(found),
+                Ok(DnsAnswer::NoSuchName) => {}
+                Err(why) => error = Some(why),
             }
         }
         if addresses.is_empty() {
-            Err(trouble.unwrap_or_else(|| Trouble::passing(format!("it knows no address of {name}"))))
+            Err(error.unwrap_or_else(|| AttemptError::temporary(format!("it has no address for {name}"))))
         } else {
             Ok(addresses)
         }
     }
 }
 
-/// The name servers that are in use now.
-async fn servers(lookout: &Lookout) -> Result<Vec<Server>, Trouble> {
-    match lookout.known().await?.network().name_servers() {
-        Outlook::Now(servers) => Ok(servers),
-        Outlook::Later => Err(Trouble::passing("no name server is configured yet")),
-        Outlook::Never(loss) => Err(loss.into()),
+/// The name servers of the node.
+async fn servers(observer: &NetworkObserver) -> Result<Vec<NameServer>, AttemptError> {
+    match observer.known().await?.network().name_servers() {
+        Forecast::Now(servers) => Ok(servers),
+        Forecast::Later => Err(AttemptError::temporary("no name server is configured yet")),
+        Forecast::Never(loss) => Err(loss.into()),
     }
 }
 
-/// Asks the default gateways of the families that are needed, or of both.
-async fn gateways(need: Need, lookout: &Lookout) -> Result<Families, Trouble> {
+/// Pings the default gateways of the families that are needed, or of both.
+async fn gateways(need: Requirement, observer: &NetworkObserver) -> Result<Families, AttemptError> {
     let asked = match need {
-        Need::Families(families) => families,
-        Need::Nothing | Need::Pass | Need::AnyFamily => Families::ALL,
+        Requirement::Families(families) => families,
+        Requirement::Nothing | Requirement::Pass | Requirement::AnyFamily => Families::ALL,
     };
-    let known = lookout.known().await?;
+    let known = observer.known().await?;
     let results = join_all(asked.iter().map(async |family| {
         let result = match known.network().gateways(family) {
-            Outlook::Now(gateways) => first(gateways.iter().map(|gateway| answers(gateway, lookout))).await,
-            Outlook::Later => Err(Trouble::passing(format!("no {family} default route is there yet"))),
-            Outlook::Never(loss) => Err(loss.into()),
+            Forecast::Now(gateways) => {
+                first(gateways.iter().map(|gateway| ping_gateway(gateway, observer))).await
+            }
+            Forecast::Later => Err(AttemptError::temporary(format!("no {family} default route yet"))),
+            Forecast::Never(loss) => Err(loss.into()),
         };
         (family, result)
     }))
     .await;
     let answered: Families =
         results.iter().filter(|(_, result)| result.is_ok()).map(|(family, _)| *family).collect();
-    let mut troubles: Vec<_> = results.into_iter().filter_map(|(_, result)| result.err()).collect();
-    troubles.dedup_by(|a, b| a.why == b.why);
+    let mut errors: Vec<_> = results.into_iter().filter_map(|(_, result)| result.err()).collect();
+    errors.dedup_by(|a, b| a.why == b.why);
     match need {
-        Need::Families(_) if troubles.is_empty() => Ok(answered),
-        Need::Families(_) => Err(Trouble::any(troubles)),
-        _ if answered.is_empty() => Err(Trouble::all(troubles)),
+        Requirement::Families(_) if errors.is_empty() => Ok(answered),
+        Requirement::Families(_) => Err(AttemptError::any(errors)),
+        _ if answered.is_empty() => Err(AttemptError::all(errors)),
         _ => Ok(answered),
     }
 }
 
-async fn answers(gateway: &Gateway, lookout: &Lookout) -> Result<(), Trouble> {
+async fn ping_gateway(gateway: &Gateway, observer: &NetworkObserver) -> Result<(), AttemptError> {
     let echo = ping::echo(gateway.address, Some(&gateway.interface)).await;
-    judged(echo, Some(family(gateway.address)), lookout).await.map_err(|trouble| trouble.of(gateway))
+    judge(echo, Some(family(gateway.address)), observer).await.map_err(|error| error.of(gateway))
 }
 
-/// What could not be reached for want of a route cannot be reached at all if none will come.
-async fn judged<T>(
-    result: Result<T, Unreached>,
+/// Classifies the result of an attempt: if it failed because there is no route, and none can appear any more, no later
+/// attempt can pass.
+async fn judge<T>(
+    result: Result<T, Unreachable>,
     family: Option<Family>,
-    lookout: &Lookout,
-) -> Result<T, Trouble> {
+    observer: &NetworkObserver,
+) -> Result<T, AttemptError> {
     match result {
         Ok(good) => Ok(good),
-        Err(Unreached { why, no_route: true }) => match lookout.known().await?.network().way_out(family) {
-            Outlook::Never(loss) => Err(Trouble { why, lost: Some(loss.patience) }),
-            Outlook::Now(()) | Outlook::Later => Err(Trouble::passing(why)),
-        },
-        Err(Unreached { why, no_route: false }) => Err(Trouble::passing(why)),
+        Err(Unreachable { why, no_route: true }) => {
+            match observer.known().await?.network().default_route(family) {
+                Forecast::Never(loss) => Err(AttemptError { why, lost: Some(loss.grace) }),
+                Forecast::Now(()) | Forecast::Later => Err(AttemptError::temporary(why)),
+            }
+        }
+        Err(Unreachable { why, no_route: false }) => Err(AttemptError::temporary(why)),
     }
 }
 
-/// A trouble with an address, which is named where the reader does not know it.
-fn of(host: &str, address: IpAddr, trouble: Trouble) -> Trouble {
-    if host.parse() == Ok(address) { trouble } else { trouble.of(&address) }
+/// Adds the address to an error, unless the probe names it already.
+fn of(host: &str, address: IpAddr, error: AttemptError) -> AttemptError {
+    if host.parse() == Ok(address) { error } else { error.of(&address) }
 }
 
 fn family(address: IpAddr) -> Family {

@@ -1,42 +1,46 @@
-//! What worked before a change.
+//! The results of the probes before a change.
 
 use std::{sync::Arc, time::Duration};
 
 use knmstate_api::enactment::{ProbeOutcome, ProbeResult};
-use knmstate_core::probes::{self, Check, Families, Family, Need, Network, Outlook, Probe, Seen};
+use knmstate_core::probes::{
+    self, Check, Families, Family, Forecast, Network, Observation, Probe, Requirement,
+};
 use knmstate_host::NetworkState;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{attempt::Means, lookout::Lookout};
+use super::{attempt::ProbeRunner, network_observer::NetworkObserver};
 
-/// How long it takes at most to find out.
+/// How long the baseline may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(3);
 
-/// How often a probe is tried, and the time between two tries: what gets lost once should not decide.
-const TRIES: usize = 3;
+/// How often a probe is tried, and the time between two attempts: one lost packet should not decide.
+const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What worked before a change, and what the network was like.
+/// The results of the probes before a change, and the state of the network then.
 #[derive(Clone, Debug, Default)]
-pub struct Baseline {
+pub(crate) struct Baseline {
     state: Option<Arc<NetworkState>>,
-    entries: Vec<Entry>,
+    entries: Vec<BaselineEntry>,
 }
 
+/// The result of one probe.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct BaselineEntry {
     pub(super) probe: Probe,
-    pub(super) seen: Seen,
+    pub(super) seen: Observation,
     pub(super) why: String,
 }
 
 impl Baseline {
-    pub(super) fn new(state: Arc<NetworkState>, entries: Vec<Entry>) -> Self {
+    pub(super) fn new(state: Arc<NetworkState>, entries: Vec<BaselineEntry>) -> Self {
         Self { state: Some(state), entries }
     }
 
-    /// What came of each probe so far, for a change that does not get as far as the probes after it.
-    pub fn results(&self) -> Vec<ProbeResult> {
+    /// The results of all probes.
+    #[cfg(test)]
+    pub(crate) fn results(&self) -> Vec<ProbeResult> {
         self.entries.iter().map(|entry| self.result(&entry.probe)).collect()
     }
 
@@ -44,8 +48,8 @@ impl Baseline {
         self.state.clone()
     }
 
-    pub(super) fn need(&self, probe: &Probe) -> Need {
-        probes::need(probe, self.entry(probe).map(|entry| entry.seen))
+    pub(super) fn need(&self, probe: &Probe) -> Requirement {
+        probes::requirement(probe, self.entry(probe).map(|entry| entry.seen))
     }
 
     pub(super) fn result(&self, probe: &Probe) -> ProbeResult {
@@ -58,75 +62,81 @@ impl Baseline {
         }
     }
 
-    /// What a built-in probe was about: the gateways that answered, or the name servers.
-    pub(super) fn asked(&self, probe: &Probe) -> String {
+    /// The targets of a built-in probe before the change: the gateways that responded, or the name servers.
+    pub(super) fn targets(&self, probe: &Probe) -> String {
         let Some(state) = &self.state else { return String::new() };
         let network = Network { now: state.sections(), before: None };
         let gateways = |family: Family| match network.gateways(family) {
-            Outlook::Now(gateways) => gateways,
-            Outlook::Later | Outlook::Never(_) => Vec::new(),
+            Forecast::Now(gateways) => gateways,
+            Forecast::Later | Forecast::Never(_) => Vec::new(),
         };
         match (&probe.check, network.name_servers()) {
             (Check::DefaultGateway { .. }, _) => {
                 let answered = self.entry(probe).map_or(Families::NONE, |entry| entry.seen.families);
                 joined(&answered.iter().flat_map(gateways).collect::<Vec<_>>())
             }
-            (Check::NameServers, Outlook::Now(servers)) => joined(&servers),
+            (Check::NameServers, Forecast::Now(servers)) => joined(&servers),
             _ => String::new(),
         }
     }
 
-    fn entry(&self, probe: &Probe) -> Option<&Entry> {
+    fn entry(&self, probe: &Probe) -> Option<&BaselineEntry> {
         self.entries.iter().find(|entry| entry.probe == *probe)
     }
 }
 
-fn joined(things: &[impl ToString]) -> String {
-    things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn joined(targets: &[impl ToString]) -> String {
+    targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Tries one probe, until `end` at most.
-pub(super) async fn entry(means: &Means, probe: &Probe, lookout: &Lookout, end: Instant) -> Entry {
-    let tried = |need| tried(means, &probe.check, need, lookout, end);
+/// Runs one probe, until `end` at most.
+pub(super) async fn run_probe(
+    runner: &ProbeRunner,
+    probe: &Probe,
+    observer: &NetworkObserver,
+    end: Instant,
+) -> BaselineEntry {
+    let attempt = |need| attempt(runner, &probe.check, need, observer, end);
     let result = if let Check::DefaultGateway { .. } = probe.check {
-        // Each family has its own tries: that one keeps silent says nothing of the other.
-        let alone = |family| tried(Need::Families([family].into_iter().collect()));
+        // One attempt per address family: a gateway that does not respond in one of them may respond in the other.
+        let alone = |family| attempt(Requirement::Families([family].into_iter().collect()));
         match tokio::join!(alone(Family::V4), alone(Family::V6)) {
-            (Ok(v4), Ok(v6)) => Ok(v4.and(v6)),
+            (Ok(v4), Ok(v6)) => Ok(v4.union(v6)),
             (Ok(only), Err(_)) | (Err(_), Ok(only)) => Ok(only),
             (Err(v4), Err(v6)) if v4 == v6 => Err(v4),
             (Err(v4), Err(v6)) => Err(format!("{v4}; {v6}")),
         }
     } else {
-        tried(Need::Pass).await
+        attempt(Requirement::Pass).await
     };
     let (outcome, families, why) = match result {
         Ok(families) => (ProbeOutcome::Passed, families, String::new()),
         Err(why) => (ProbeOutcome::Failed, Families::NONE, why),
     };
-    Entry { probe: probe.clone(), seen: Seen { outcome, families }, why }
+    BaselineEntry { probe: probe.clone(), seen: Observation { outcome, families }, why }
 }
 
-async fn tried(
-    means: &Means,
+/// Tries a probe until it passes, or no more attempts are left.
+async fn attempt(
+    runner: &ProbeRunner,
     check: &Check,
-    need: Need,
-    lookout: &Lookout,
+    need: Requirement,
+    observer: &NetworkObserver,
     end: Instant,
 ) -> Result<Families, String> {
     let mut why = "no answer".to_owned();
-    for number in 1..=TRIES {
-        match timeout_at(end, means.attempt(check, need, lookout, None)).await {
+    for number in 1..=ATTEMPTS {
+        match timeout_at(end, runner.attempt(check, need, observer, None)).await {
             Ok(Ok(families)) => return Ok(families),
-            Ok(Err(trouble)) => {
-                why = trouble.why;
-                if trouble.lost.is_some() {
+            Ok(Err(error)) => {
+                why = error.why;
+                if error.lost.is_some() {
                     break;
                 }
             }
             Err(_) => break,
         }
-        if number < TRIES {
+        if number < ATTEMPTS {
             sleep_until(end.min(Instant::now() + PAUSE)).await;
         }
     }

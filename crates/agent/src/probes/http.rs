@@ -1,4 +1,4 @@
-//! One request over a connection of its own.
+//! One HTTP request over a new connection.
 
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -23,12 +23,12 @@ use tokio_rustls::{
     },
 };
 
-use super::{tcp, trouble::Unreached};
+use super::{attempt_error::Unreachable, tcp};
 
-/// How long a handshake and a request may take, once there is a connection.
-const EXCHANGE: Duration = Duration::from_secs(3);
+/// How long the TLS handshake and the request may take on an open connection.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What to get, and from whom.
+/// The target of a request.
 #[derive(Debug)]
 pub(super) struct Target {
     uri: Uri,
@@ -41,7 +41,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn parse(url: &str, insecure: bool) -> Result<Self, String> {
-        // What stands behind the number sign is for who asks, not for the server.
+        // The fragment is not sent to the server.
         let url = url.split('#').next().unwrap_or_default();
         let uri: Uri = url.parse().map_err(|error| format!("not a URL: {error}"))?;
         let tls = match uri.scheme_str() {
@@ -54,26 +54,26 @@ impl Target {
         Ok(Self { uri, tls, host, port, insecure })
     }
 
-    /// Gets it from the server at this address, and says with which status. Redirects are not followed: they are an
-    /// answer.
-    pub(super) async fn get(&self, from: SocketAddr) -> Result<StatusCode, Unreached> {
+    /// Sends the request to the server at this address, and returns the status. Redirects are not followed: a redirect
+    /// is a response.
+    pub(super) async fn get(&self, from: SocketAddr) -> Result<StatusCode, Unreachable> {
         let stream = tcp::connect(from).await?;
         let exchange = async {
             if self.tls {
                 let name = ServerName::try_from(self.host.clone())
-                    .map_err(|_| Unreached::because("the host of the URL cannot have a certificate"))?;
+                    .map_err(|_| Unreachable::because("the host of the URL cannot have a certificate"))?;
                 let connector = TlsConnector::from(Arc::new(config(self.insecure)?));
                 self.request(connector.connect(name, stream).await?).await
             } else {
                 self.request(stream).await
             }
         };
-        let late = || Unreached::because("connected, but no answer");
-        timeout(EXCHANGE, exchange).await.map_err(|_| late())?
+        let late = || Unreachable::because("connected, but no answer");
+        timeout(EXCHANGE_TIMEOUT, exchange).await.map_err(|_| late())?
     }
 
-    async fn request(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<StatusCode, Unreached> {
-        let failed = |error: hyper::Error| Unreached::from_error(&error);
+    async fn request(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<StatusCode, Unreachable> {
+        let failed = |error: hyper::Error| Unreachable::from_error(&error);
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         let mut connection = pin!(connection);
         let mut answer = pin!(sender.send_request(self.message()?));
@@ -88,7 +88,7 @@ impl Target {
         Ok(answer.map_err(failed)?.status())
     }
 
-    fn message(&self) -> Result<Request<String>, Unreached> {
+    fn message(&self) -> Result<Request<String>, Unreachable> {
         let host = match self.uri.port() {
             Some(port) => format!("{}:{port}", self.uri.host().unwrap_or_default()),
             None => self.uri.host().unwrap_or_default().to_owned(),
@@ -99,19 +99,19 @@ impl Target {
             .header(header::ACCEPT, "*/*")
             .header(header::CONNECTION, "close")
             .body(String::new())
-            .map_err(|error| Unreached::from_error(&error))
+            .map_err(|error| Unreachable::from_error(&error))
     }
 }
 
-/// Whether a status is the one that was asked for, or, when none was, a good one.
+/// Whether a status is the expected one, or, if none is expected, one of 200 to 399.
 pub(super) fn is_good(status: StatusCode, expected: Option<u16>) -> bool {
     expected.map_or_else(|| (200..400).contains(&status.as_u16()), |expected| status.as_u16() == expected)
 }
 
-/// Made anew for each try, so that nothing learned from an earlier connection is used again.
-fn config(insecure: bool) -> Result<ClientConfig, Unreached> {
+/// A new TLS configuration for each attempt, so that no session of an earlier connection is resumed.
+fn config(insecure: bool) -> Result<ClientConfig, Unreachable> {
     let provider = Arc::new(crypto::ring::default_provider());
-    let failed = |error: rustls::Error| Unreached::from_error(&error);
+    let failed = |error: rustls::Error| Unreachable::from_error(&error);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(failed)?;
@@ -127,7 +127,7 @@ fn config(insecure: bool) -> Result<ClientConfig, Unreached> {
     Ok(config)
 }
 
-/// Takes any certificate, but still wants to see that the server has its key.
+/// Accepts any certificate, but checks that the server has its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_counts_by_its_status_and_is_not_followed() {
+    async fn a_response_counts_by_its_status_and_redirects_are_not_followed() {
         let address = serve(None).await;
         for (path, status, good) in [
             ("", 200, true),
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_is_checked_unless_it_need_not_be() {
+    async fn a_certificate_is_checked_unless_the_probe_skips_that() {
         let address = serve(Some(self_signed())).await;
         let url = format!("https://localhost:{}/", address.port());
         let checked = Target::parse(&url, false).expect("a URL");
-        let refusal = checked.get(address).await.expect_err("anybody could have signed this");
+        let refusal = checked.get(address).await.expect_err("the certificate is self-signed");
         assert!(refusal.why.contains("certificate"), "{refusal:?}");
         let unchecked = Target::parse(&url, true).expect("a URL");
         assert_eq!(unchecked.get(address).await, Ok(StatusCode::OK));
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_accepts_and_says_nothing_is_given_up() {
+    async fn a_server_that_accepts_and_does_not_respond_is_given_up() {
         let address = serve(None).await;
         let target = Target::parse(&format!("http://{address}/silent"), false).expect("a URL");
-        assert_eq!(target.get(address).await, Err(Unreached::because("connected, but no answer")));
+        assert_eq!(target.get(address).await, Err(Unreachable::because("connected, but no answer")));
     }
 
     #[test]
-    fn a_url_says_whom_to_ask() {
+    fn the_url_has_host_and_port() {
         for (url, host, port) in [
             ("http://10.0.0.1", "10.0.0.1", 80),
             ("https://registry.example.com/v2/", "registry.example.com", 443),

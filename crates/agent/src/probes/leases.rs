@@ -1,8 +1,8 @@
-//! Waiting for addresses that others lend.
+//! Waits for dynamic addresses.
 
 use std::time::Duration;
 
-use knmstate_core::probes::{Lease, Network, Outlook};
+use knmstate_core::probes::{AddressLease, Forecast, Network};
 use knmstate_host::{Host, NetworkState};
 use tokio::{
     sync::watch,
@@ -10,70 +10,71 @@ use tokio::{
 };
 
 use super::Prober;
-use crate::engine::guarded::stopped;
+use crate::engine::guarded_change::stopped;
 
 /// How long a reading may take.
-const READING: Duration = Duration::from_secs(10);
-/// The time between two readings, however much happens.
-const PACE: Duration = Duration::from_millis(500);
+const READING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The least time between two readings.
+const PAUSE: Duration = Duration::from_millis(500);
 
-/// What came of waiting for a lease.
+/// The result of waiting for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    Came,
-    /// With the sentence that says so.
+pub(crate) enum LeaseResult {
+    /// The address has arrived.
+    Obtained,
+    /// The address has not arrived; with a message about that.
     Missing(String),
 }
 
 impl<H: Host> Prober<H> {
-    /// Waits until all leases are there, but no longer than `limit`; `None` when told to stop before. The network is
-    /// read once, and again only when something has changed.
-    pub async fn await_leases(
+    /// Waits until all leases are there, but not longer than `limit`; `None` at the request to stop. The network is
+    /// read once, and again only after a change.
+    pub(crate) async fn await_leases(
         &self,
-        leases: &[Lease],
+        leases: &[AddressLease],
         limit: Duration,
         stop: &mut watch::Receiver<bool>,
-    ) -> Option<Vec<Awaited>> {
+    ) -> Option<Vec<LeaseResult>> {
         let end = Instant::now() + limit;
-        // From before the first reading, so that nothing falls between the two.
+        // Subscribe before the first reading, so that no change in between is missed.
         let mut events = self.host.events();
         let mut last: Option<NetworkState> = None;
         loop {
             let at = Instant::now();
             tokio::select! {
-                read = timeout(READING, self.host.observe()) => match read {
+                read = timeout(READING_TIMEOUT, self.host.observe()) => match read {
                     Ok(Ok(state)) => last = Some(state),
-                    Ok(Err(error)) => tracing::debug!(%error, "whether there are leases cannot be read"),
-                    Err(_) => tracing::debug!("whether there are leases cannot be read in time"),
+                    Ok(Err(error)) => tracing::debug!(%error, "cannot read the leases"),
+                    Err(_) => tracing::debug!("cannot read the leases in time"),
                 },
                 () = stopped(stop) => return None,
             }
-            let is_there = |lease: &Lease| {
+            let is_there = |lease: &AddressLease| {
                 last.as_ref().is_some_and(|state| {
                     let network = Network { now: state.sections(), before: None };
-                    network.lease(lease) == Outlook::Now(())
+                    network.lease(lease) == Forecast::Now(())
                 })
             };
-            // Once more at the very end: what is told is what is so then.
+            // The last reading begins at the end of the wait, so that the message is correct then.
             if at >= end || leases.iter().all(is_there) {
                 let state = last.as_ref().map(NetworkState::sections);
-                let judge = |lease: &Lease| {
+                let judge = |lease: &AddressLease| {
                     if is_there(lease) {
-                        Awaited::Came
+                        LeaseResult::Obtained
                     } else {
-                        Awaited::Missing(lease.missing(state, limit))
+                        LeaseResult::Missing(lease.missing(state, limit))
                     }
                 };
                 return Some(leases.iter().map(judge).collect());
             }
-            let stirred = async {
+            let changed = async {
                 if events.next().await.is_none() {
                     std::future::pending::<()>().await;
                 }
-                sleep_until(at + PACE).await;
+                sleep_until(at + PAUSE).await;
             };
             tokio::select! {
-                () = stirred => {}
+                () = changed => {}
                 () = sleep_until(end) => {}
                 () = stopped(stop) => return None,
             }

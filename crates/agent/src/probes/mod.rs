@@ -1,20 +1,20 @@
-//! Probes: what must work after a change for it to stay.
+//! Runs probes: the tests that the node still works after a change.
 //!
-//! Which of them count, and whether one can still pass, is decided by [`knmstate_core::probes`]; here they are tried.
-//! Every try has sockets and connections of its own, so that it proves something of the moment it is made in.
+//! [`knmstate_core::probes`] decides which of them count and whether one can still pass. Every attempt uses new sockets
+//! and connections, so that it proves that they can be opened at that moment.
 
 mod address;
 mod api;
 mod attempt;
+mod attempt_error;
 mod baseline;
 mod dns;
 mod http;
 mod leases;
-mod lookout;
+mod network_observer;
 mod ping;
-mod pursuit;
+mod probe_loop;
 mod tcp;
-mod trouble;
 
 #[cfg(test)]
 mod tests;
@@ -24,73 +24,72 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use jiff::Timestamp;
 use knmstate_api::enactment::{ProbeOutcome, ProbeResult};
-use knmstate_core::probes::{Evidence, Need, Probe};
+use knmstate_core::probes::{Evidence, Probe, Requirement};
 use knmstate_host::{Host, NetworkState};
 use tokio::time::Instant;
 
-pub use api::{ApiDoor, KubeDoor};
-pub use attempt::DNS_HOST;
-pub use baseline::Baseline;
-pub use leases::Awaited;
-pub use trouble::Unreached;
+pub use api::{ApiEndpoint, KubeApiEndpoint};
+pub use attempt::PROBE_DNS_HOST;
+pub use attempt_error::Unreachable;
+pub(crate) use baseline::Baseline;
+pub(crate) use leases::LeaseResult;
 
-use attempt::Means;
-use lookout::Lookout;
-use pursuit::Pursuit;
+use attempt::ProbeRunner;
+use network_observer::NetworkObserver;
+use probe_loop::ProbeLoop;
 
-/// Tries probes on one node.
+/// Runs probes on one node.
 #[derive(Debug)]
 pub struct Prober<H> {
     host: H,
-    means: Means,
+    runner: ProbeRunner,
 }
 
-/// A change that must not stay.
+/// The probes of a change that has to be rolled back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failed {
-    /// All probes as far as they had come.
+pub(crate) struct ProbesFailed {
+    /// The results of all probes, as far as they are known.
     pub results: Vec<ProbeResult>,
-    /// The one that decided.
+    /// The name of the probe that failed.
     pub probe: String,
     /// A sentence that names the probe, its target, the time and the reason.
     pub message: String,
-    /// It could not have passed any more, so that its time was not waited out.
-    pub hopeless: bool,
+    /// The probe could not pass any more, so it failed before its deadline.
+    pub cannot_pass: bool,
 }
 
 impl<H: Host> Prober<H> {
-    /// A prober of this machine and of the API server that it belongs to, if it does. `dns_host` is what name servers
-    /// are asked for; see [`DNS_HOST`].
-    pub fn new(host: H, api: Option<Arc<dyn ApiDoor>>, dns_host: impl Into<String>) -> Self {
-        Self { host, means: Means { api, dns_host: dns_host.into(), dns_port: 53 } }
+    /// A prober of this host and of the API server of its cluster, if it has one. `dns_host` is the name that the name
+    /// servers have to resolve; see [`PROBE_DNS_HOST`].
+    pub fn new(host: H, api: Option<Arc<dyn ApiEndpoint>>, dns_host: impl Into<String>) -> Self {
+        Self { host, runner: ProbeRunner { api, dns_host: dns_host.into(), dns_port: 53 } }
     }
 
-    /// Tries every probe before a change, all at once; takes three seconds at most, however many there are. What
-    /// cannot pass, by `current`, is not tried.
-    pub async fn baseline(&self, probes: &[Probe], current: &NetworkState) -> Baseline {
+    /// Runs all probes at the same time before a change, for three seconds at most. A probe that cannot pass in the
+    /// state `current` is not tried.
+    pub(crate) async fn baseline(&self, probes: &[Probe], current: &NetworkState) -> Baseline {
         let current = Arc::new(current.clone());
-        let lookout = Lookout::fixed(Arc::clone(&current));
+        let observer = NetworkObserver::fixed(Arc::clone(&current));
         let end = Instant::now() + baseline::LIMIT;
         let entries =
-            join_all(probes.iter().map(|probe| baseline::entry(&self.means, probe, &lookout, end))).await;
+            join_all(probes.iter().map(|probe| baseline::run_probe(&self.runner, probe, &observer, end)))
+                .await;
         Baseline::new(current, entries)
     }
 
-    /// Tries those probes that count, after a change was applied, all at once and again and again, until all have
-    /// passed or the first one cannot pass any more: because its time is over, or `deadline`, or because the network
-    /// as it is now lacks what it takes.
+    /// Runs the probes that count after a change was applied, all at the same time and repeatedly. Returns when all
+    /// have passed. Fails with the first probe that cannot pass any more: its timeout or `deadline` is over, or the
+    /// network lacks what the probe needs.
     ///
-    /// Called when the change is in force: what is seen from then on counts. Nothing goes on when it is dropped.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "kubelets write the time of the clock on the wall, so that is compared"
-    )]
-    pub async fn after(
+    /// To be called when the change is applied: only evidence from then on counts. Dropping the future stops all
+    /// probes.
+    #[expect(clippy::disallowed_methods, reason = "compared with times that kubelets write")]
+    pub(crate) async fn after(
         &self,
         probes: &[Probe],
         baseline: &Baseline,
         deadline: Duration,
-    ) -> Result<Vec<ProbeResult>, Failed> {
+    ) -> Result<Vec<ProbeResult>, ProbesFailed> {
         self.after_change_at(Timestamp::now(), probes, baseline, deadline).await
     }
 
@@ -100,28 +99,28 @@ impl<H: Host> Prober<H> {
         probes: &[Probe],
         baseline: &Baseline,
         deadline: Duration,
-    ) -> Result<Vec<ProbeResult>, Failed> {
+    ) -> Result<Vec<ProbeResult>, ProbesFailed> {
         let started = Instant::now();
-        let lookout = Lookout::after(baseline.state());
+        let observer = NetworkObserver::after(baseline.state());
         let mut results: Vec<_> = probes.iter().map(|probe| baseline.result(probe)).collect();
         let mut running = FuturesUnordered::new();
         for (index, probe) in probes.iter().enumerate() {
             let need = baseline.need(probe);
-            if need != Need::Nothing {
+            if need != Requirement::Nothing {
                 let evidence = Evidence::after(changed_at);
-                let pursuit =
-                    Pursuit { means: &self.means, probe, need, lookout: &lookout, started, deadline };
-                running.push(async move { (index, pursuit.run(evidence).await) });
+                let probe_loop =
+                    ProbeLoop { runner: &self.runner, probe, need, observer: &observer, started, deadline };
+                running.push(async move { (index, probe_loop.run(evidence).await) });
             }
         }
-        let mut looking = std::pin::pin!(lookout.keep(&self.host));
+        let mut observing = std::pin::pin!(observer.run(&self.host));
         loop {
             let (index, ended) = tokio::select! {
                 next = running.next() => match next {
                     Some(ended) => ended,
                     None => return Ok(results),
                 },
-                never = &mut looking => match never {},
+                never = &mut observing => match never {},
             };
             let (probe, result) = (&probes[index], &mut results[index]);
             match ended {
@@ -129,15 +128,15 @@ impl<H: Host> Prober<H> {
                     result.after = Some(ProbeOutcome::Passed);
                     result.message.clear();
                 }
-                Err(fall) => {
-                    let message = fall.message(probe, &baseline.asked(probe), &self.means);
+                Err(failure) => {
+                    let message = failure.message(probe, &baseline.targets(probe), &self.runner);
                     result.after = Some(ProbeOutcome::Failed);
                     result.message.clone_from(&message);
-                    return Err(Failed {
+                    return Err(ProbesFailed {
                         results,
                         probe: probe.name.clone(),
                         message,
-                        hopeless: fall.is_hopeless(),
+                        cannot_pass: failure.cannot_pass(),
                     });
                 }
             }

@@ -1,4 +1,4 @@
-//! One echo request, and its reply.
+//! One ICMP echo request, and its reply.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -10,13 +10,13 @@ use std::{
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::time::timeout;
 
-use super::{address::on_link, trouble::Unreached};
+use super::{address::on_link, attempt_error::Unreachable};
 
-/// How long a reply is waited for.
-const REPLY: Duration = Duration::from_secs(1);
+/// How long to wait for the reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends one echo request, by `interface` if one is said, and waits for its reply and no other.
-pub(super) async fn echo(host: IpAddr, interface: Option<&str>) -> Result<(), Unreached> {
+/// Sends one echo request, by `interface` if there is one, and waits for the reply to it.
+pub(super) async fn echo(host: IpAddr, interface: Option<&str>) -> Result<(), Unreachable> {
     let (socket, framing) = connected(host, interface)?;
     let socket = tokio::net::UdpSocket::from_std(socket)?;
     let nonce = nonce();
@@ -30,11 +30,11 @@ pub(super) async fn echo(host: IpAddr, interface: Option<&str>) -> Result<(), Un
             }
         }
     };
-    let no_answer = || Unreached::because("no answer to ping");
-    timeout(REPLY, reply).await.map_err(|_| no_answer())?
+    let no_answer = || Unreachable::because("no answer to ping");
+    timeout(REPLY_TIMEOUT, reply).await.map_err(|_| no_answer())?
 }
 
-/// What stands before the message in what is received.
+/// The header in front of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Nothing,
@@ -51,14 +51,14 @@ impl Framing {
     }
 }
 
-/// A new socket that hears `host` only.
+/// A new socket that receives from `host` only.
 fn connected(host: IpAddr, interface: Option<&str>) -> io::Result<(UdpSocket, Framing)> {
     let (domain, protocol, framing) = match host {
         IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, Framing::Ipv4Header),
         IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, Framing::Nothing),
     };
     let (socket, framing) = match Socket::new(domain, Type::RAW, Some(protocol)) {
-        // Not privileged; the kernel may offer sockets that can do nothing but this.
+        // Without privileges the kernel may still allow ping sockets.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             (Socket::new(domain, Type::DGRAM, Some(protocol))?, Framing::Nothing)
         }
@@ -70,8 +70,8 @@ fn connected(host: IpAddr, interface: Option<&str>) -> io::Result<(UdpSocket, Fr
     Ok((socket.into(), framing))
 }
 
-/// A number that no other request carries: a late reply to an earlier one proves nothing. The kernel puts an
-/// identifier of its own into those of sockets without privileges, so that one does not do.
+/// A number that no other request has: a late reply to an earlier request proves nothing. The identifier of the header
+/// does not serve, because the kernel replaces it for ping sockets.
 fn nonce() -> u128 {
     let random = || u128::from(RandomState::new().hash_one(()));
     random() << 64 | random()
@@ -81,7 +81,7 @@ fn request(host: IpAddr, nonce: u128) -> Vec<u8> {
     let kind = if host.is_ipv4() { 8 } else { 128 };
     let mut message = vec![kind, 0, 0, 0, 0, 1, 0, 1];
     message.extend(nonce.to_be_bytes());
-    // The kernel does it for IPv6, where addresses are part of the sum.
+    // For IPv6 the kernel fills in the checksum, which covers the addresses.
     if host.is_ipv4() {
         let sum = checksum(&message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn this_machine_answers_itself_in_both_families() {
+    async fn this_machine_replies_to_itself_in_both_families() {
         for host in ["127.0.0.1", "::1"] {
             let host = host.parse().expect("an address");
             assert_eq!(echo(host, None).await, Ok(()), "{host}");
@@ -117,16 +117,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interface_that_is_not_there_cannot_be_asked_by() {
+    async fn a_missing_interface_is_an_error() {
         let host = "127.0.0.1".parse().expect("an address");
-        let unreached = echo(host, Some("no-such-link")).await.expect_err("asked by nothing");
+        let unreached = echo(host, Some("no-such-link")).await.expect_err("no interface to send by");
         assert!(unreached.why.contains("No such device"), "{unreached:?}");
         let host = "fe80::1".parse().expect("an address");
         assert!(echo(host, Some("no-such-link")).await.is_err());
     }
 
     #[test]
-    fn only_the_reply_to_this_very_request_counts() {
+    fn only_the_reply_to_this_request_counts() {
         let (v4, v6) = ("127.0.0.1".parse().expect("an address"), "::1".parse().expect("an address"));
         for (host, kind) in [(v4, 0), (v6, 129)] {
             let mut reply = request(host, 42);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_before_a_message_is_skipped_whatever_its_length() {
+    fn a_header_of_any_length_is_skipped() {
         let mut packet = vec![0x46; 24];
         packet.push(7);
         assert_eq!(Framing::Ipv4Header.message(&packet), [7]);

@@ -1,18 +1,19 @@
-//! A connection that is opened, and closed again.
+//! Opens a TCP connection, and closes it again.
 
 use std::{net::SocketAddr, time::Duration};
 
 use tokio::{net::TcpStream, time::timeout};
 
-use super::trouble::Unreached;
+use super::attempt_error::Unreachable;
 
-/// How long one try may take.
-const CONNECT: Duration = Duration::from_secs(2);
+/// How long the connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, Unreached> {
-    match timeout(CONNECT, TcpStream::connect(to)).await {
+/// Opens a new connection.
+pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, Unreachable> {
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
         Ok(connected) => Ok(connected?),
-        Err(_) => Err(Unreached::because("no answer")),
+        Err(_) => Err(Unreachable::because("no answer")),
     }
 }
 
@@ -23,12 +24,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_port_is_open_while_somebody_listens() {
+    async fn a_port_is_open_while_a_server_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         assert!(connect(address).await.is_ok());
         drop(listener);
-        let refused = connect(address).await.expect_err("nobody listens");
-        assert_eq!(refused, Unreached::because("connection refused"));
+        let refused = connect(address).await.expect_err("no server listens");
+        assert_eq!(refused, Unreachable::because("connection refused"));
     }
 }

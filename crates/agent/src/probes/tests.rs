@@ -1,4 +1,4 @@
-//! When probes give up, and when they do not: on a simulated machine, by a clock that does not wait.
+//! When probes fail early and when they wait, on a simulated machine with a paused clock.
 
 mod wire;
 
@@ -9,15 +9,13 @@ use knmstate_api::{
     enactment::ProbeOutcome::{self, Failed as Bad, Passed},
     probe::{ProbePolicy, TcpProbe},
 };
-use knmstate_core::probes::{Check, Families, NodeSeen, Seen};
-use knmstate_host::{
-    HostError, Operation,
-    simulated::{Fault, SimulatedHost, SimulatedMachine, Strikes},
-};
+use knmstate_core::probes::{Check, Families, NodeReadiness, Observation};
+use knmstate_host::{HostError, Operation};
+use knmstate_simulated_host::{Fault, SimulatedHost, SimulatedMachine, Strikes};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{baseline::Entry, *};
+use super::{baseline::BaselineEntry, *};
 
 const V4: Families = Families { v4: true, v6: false };
 const GATEWAY: Check = Check::DefaultGateway { wanted: V4 };
@@ -27,7 +25,7 @@ fn document(value: Value) -> NetworkState {
     NetworkState::parse(value).expect("well-formed")
 }
 
-/// One card, and the addresses of loopback.
+/// A machine with one NIC.
 fn machine(rest: &Value) -> SimulatedMachine {
     let mut state = json!({
         "interfaces": [
@@ -68,13 +66,13 @@ fn required(name: &str, check: Check) -> Probe {
 }
 
 fn prober(machine: &SimulatedMachine) -> Prober<SimulatedHost> {
-    Prober::new(machine.host(), None, DNS_HOST)
+    Prober::new(machine.host(), None, PROBE_DNS_HOST)
 }
 
-/// What would have been found if everything had worked before.
+/// The baseline if all probes had passed before the change.
 fn all_good(machine: &SimulatedMachine, probes: &[Probe]) -> Baseline {
-    let seen = Seen { outcome: Passed, families: V4 };
-    let entries = probes.iter().map(|probe| Entry { probe: probe.clone(), seen, why: String::new() });
+    let seen = Observation { outcome: Passed, families: V4 };
+    let entries = probes.iter().map(|probe| BaselineEntry { probe: probe.clone(), seen, why: String::new() });
     Baseline::new(Arc::new(machine.state()), entries.collect())
 }
 
@@ -82,11 +80,11 @@ fn outcomes(results: &[ProbeResult]) -> Vec<(&str, Option<ProbeOutcome>, Option<
     results.iter().map(|result| (&*result.name, result.before, result.after)).collect()
 }
 
-/// An API server that does what it is told: each answer once, the last one forever.
+/// An API server that gives each of these responses once, and the last one for ever.
 #[derive(Debug, Default)]
-struct FakeDoor {
-    reach: Mutex<Vec<Option<Result<(), Unreached>>>>,
-    nodes: Mutex<Vec<NodeSeen>>,
+struct FakeApi {
+    reach: Mutex<Vec<Option<Result<(), Unreachable>>>>,
+    nodes: Mutex<Vec<NodeReadiness>>,
 }
 
 fn next<T: Clone>(answers: &Mutex<Vec<T>>) -> Option<T> {
@@ -94,30 +92,30 @@ fn next<T: Clone>(answers: &Mutex<Vec<T>>) -> Option<T> {
     if answers.len() > 1 { Some(answers.remove(0)) } else { answers.first().cloned() }
 }
 
-impl ApiDoor for FakeDoor {
+impl ApiEndpoint for FakeApi {
     fn address(&self) -> String {
         "https://10.96.0.1".to_owned()
     }
 
-    fn reach(&self) -> BoxFuture<'_, Result<(), Unreached>> {
+    fn reach(&self) -> BoxFuture<'_, Result<(), Unreachable>> {
         match next(&self.reach).flatten() {
             Some(answer) => std::future::ready(answer).boxed(),
             None => std::future::pending().boxed(),
         }
     }
 
-    fn node(&self) -> BoxFuture<'_, Result<NodeSeen, Unreached>> {
-        std::future::ready(next(&self.nodes).ok_or_else(|| Unreached::because("there is no such node")))
+    fn node(&self) -> BoxFuture<'_, Result<NodeReadiness, Unreachable>> {
+        std::future::ready(next(&self.nodes).ok_or_else(|| Unreachable::because("the node is unknown")))
             .boxed()
     }
 }
 
-fn with_door(machine: &SimulatedMachine, door: FakeDoor) -> Prober<SimulatedHost> {
-    Prober::new(machine.host(), Some(Arc::new(door)), DNS_HOST)
+fn with_api(machine: &SimulatedMachine, api: FakeApi) -> Prober<SimulatedHost> {
+    Prober::new(machine.host(), Some(Arc::new(api)), PROBE_DNS_HOST)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_no_gateway_and_no_name_server_gets_through_at_once() {
+async fn a_node_with_no_gateway_and_no_name_server_passes_at_once() {
     let machine = machine(&json!({}));
     let prober = prober(&machine);
     let probes = [
@@ -142,7 +140,7 @@ async fn a_node_with_no_gateway_and_no_name_server_gets_through_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_for_good_is_not_waited_for() {
+async fn a_permanent_loss_fails_at_once() {
     let machine = machine(&default_route("192.0.2.1", "eth0"));
     let probes = [
         required("default-gateway", GATEWAY),
@@ -152,17 +150,17 @@ async fn what_is_lost_for_good_is_not_waited_for() {
     machine.change_behind_your_back(&no_default_route()).expect("a change");
     let begun = Instant::now();
     let failed = prober(&machine).after(&probes[..1], &baseline, DEADLINE).await.expect_err("no way out");
-    assert_eq!(begun.elapsed(), Duration::from_secs(1), "a second look, and no more");
-    assert!(failed.hopeless);
+    assert_eq!(begun.elapsed(), Duration::from_secs(1), "a second reading, and no more");
+    assert!(failed.cannot_pass);
     assert_eq!(failed.probe, "default-gateway");
     assert_eq!(
         failed.message,
-        r#"probe "default-gateway" (before: 192.0.2.1 by eth0) failed 1 s after the change: no default route is left"#
+        r#"probe "default-gateway" (before: 192.0.2.1 on eth0) failed 1 s after the change: no default route is left"#
     );
     assert_eq!(outcomes(&failed.results), [("default-gateway", Some(Passed), Some(Bad))]);
 
     let failed = prober(&machine).after(&probes[1..], &baseline, DEADLINE).await.expect_err("no name server");
-    assert!(failed.hopeless);
+    assert!(failed.cannot_pass);
     assert_eq!(
         failed.message,
         r#"probe "hanging" (tcp name.example:1) failed 1 s after the change: looking up name.example: no name server is configured"#
@@ -170,7 +168,7 @@ async fn what_is_lost_for_good_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_that_is_over_at_the_second_look_is_none() {
+async fn a_loss_that_is_over_at_the_second_reading_is_none() {
     let machine = machine(&json!({}));
     let probes = [required("default-gateway", GATEWAY)];
     let baseline = all_good(&machine, &probes);
@@ -180,16 +178,16 @@ async fn a_loss_that_is_over_at_the_second_look_is_none() {
         machine.change_behind_your_back(&dhcp()).expect("a change");
     };
     let (ended, ()) = tokio::join!(prober.after(&probes, &baseline, Duration::from_secs(20)), back);
-    let failed = ended.expect_err("nobody answers to DHCP");
-    assert!(!failed.hopeless, "{failed:?}");
+    let failed = ended.expect_err("there is no DHCP server");
+    assert!(!failed.cannot_pass, "{failed:?}");
     assert_eq!(
         failed.message,
-        r#"probe "default-gateway" failed: no answer within 20 s; last: no IPv4 default route is there yet"#
+        r#"probe "default-gateway" failed: no answer within 20 s; last: no IPv4 default route yet"#
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_believed_only_when_it_was_read_again() {
+async fn a_loss_counts_only_when_another_reading_confirms_it() {
     let machine = machine(&json!({}));
     let probes = [required("default-gateway", GATEWAY)];
     let prober = prober(&machine);
@@ -201,13 +199,13 @@ async fn a_loss_is_believed_only_when_it_was_read_again() {
     };
     let baseline = Baseline::default();
     let (ended, ()) = tokio::join!(prober.after(&probes, &baseline, DEADLINE), blind);
-    assert!(ended.expect_err("no way out").hopeless);
-    // Not to be read for two seconds is no loss; after that it must last for another one.
+    assert!(ended.expect_err("no way out").cannot_pass);
+    // A failed reading of two seconds is no loss; after that the loss has to last for another second.
     assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_still_come_is_waited_for_until_it_cannot() {
+async fn what_may_still_appear_is_waited_for_until_it_cannot() {
     let machine = machine(&json!({ "dns-resolver": { "config": { "server": ["192.0.2.53"] } } }));
     let probes = [required("name-servers", Check::NameServers)];
     let baseline = all_good(&machine, &probes);
@@ -222,29 +220,29 @@ async fn what_may_still_come_is_waited_for_until_it_cannot() {
         machine.change_behind_your_back(&document(json!({ "interfaces": [eth0] }))).expect("a change");
     };
     let (ended, ()) = tokio::join!(prober.after(&probes, &baseline, DEADLINE), give_up);
-    let failed = ended.expect_err("nothing came");
+    let failed = ended.expect_err("no name server appeared");
     let elapsed = begun.elapsed();
-    assert!(failed.hopeless, "{failed:?}");
+    assert!(failed.cannot_pass, "{failed:?}");
     assert!((Duration::from_secs(31)..Duration::from_secs(33)).contains(&elapsed), "{elapsed:?}");
     assert!(failed.message.contains("(before: 192.0.2.53)"), "{failed:?}");
     assert!(failed.message.ends_with("after the change: no name server is configured"), "{failed:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_ends_with_its_own_time_or_with_that_of_all() {
+async fn a_probe_ends_with_its_own_timeout_or_with_that_of_all() {
     let machine = machine(&json!({}));
-    let refused = || Some(Err(Unreached::because("connection refused")));
+    let refused = || Some(Err(Unreachable::because("connection refused")));
     for (timeout, deadline, expected) in [(30, 300, 30), (120, 45, 45)] {
-        let door = FakeDoor { reach: Mutex::new(vec![refused()]), ..Default::default() };
+        let server = FakeApi { reach: Mutex::new(vec![refused()]), ..Default::default() };
         let mut api = required("api-server", Check::ApiServer);
         api.timeout = Duration::from_secs(timeout);
         let begun = Instant::now();
-        let failed = with_door(&machine, door)
+        let failed = with_api(&machine, server)
             .after(&[api], &Baseline::default(), Duration::from_secs(deadline))
             .await
-            .expect_err("nobody is there");
+            .expect_err("the API server refuses");
         assert_eq!(begun.elapsed(), Duration::from_secs(expected));
-        assert!(!failed.hopeless);
+        assert!(!failed.cannot_pass);
         assert_eq!(
             failed.message,
             format!(
@@ -255,61 +253,61 @@ async fn a_probe_ends_with_its_own_time_or_with_that_of_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_without_a_way_to_it_is_not_waited_for() {
-    let no_route = Some(Err(Unreached { why: "no route leads there".to_owned(), no_route: true }));
-    let door = || FakeDoor { reach: Mutex::new(vec![no_route.clone()]), ..Default::default() };
+async fn an_api_server_without_a_route_to_it_is_not_waited_for() {
+    let no_route = Some(Err(Unreachable { why: "no route to the address".to_owned(), no_route: true }));
+    let api = || FakeApi { reach: Mutex::new(vec![no_route.clone()]), ..Default::default() };
     let probes = [required("api-server", Check::ApiServer)];
 
     let cut = machine(&json!({}));
-    let failed = with_door(&cut, door()).after(&probes, &Baseline::default(), DEADLINE).await;
-    let failed = failed.expect_err("there is no way");
-    assert!(failed.hopeless);
+    let failed = with_api(&cut, api()).after(&probes, &Baseline::default(), DEADLINE).await;
+    let failed = failed.expect_err("there is no route");
+    assert!(failed.cannot_pass);
     assert_eq!(
         failed.message,
-        r#"probe "api-server" (https://10.96.0.1) failed 1 s after the change: no route leads there"#
+        r#"probe "api-server" (https://10.96.0.1) failed 1 s after the change: no route to the address"#
     );
 
-    // With one it is a passing moment, as when the error is older than the route.
+    // With a route the error may be older than the route, so the probe goes on.
     let routed = machine(&default_route("192.0.2.1", "eth0"));
-    let failed = with_door(&routed, door()).after(&probes, &Baseline::default(), DEADLINE).await;
-    assert!(!failed.expect_err("it was never reached").hopeless);
+    let failed = with_api(&routed, api()).after(&probes, &Baseline::default(), DEADLINE).await;
+    assert!(!failed.expect_err("it was never reached").cannot_pass);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_that_hangs_is_followed_by_another() {
+async fn an_attempt_that_hangs_is_followed_by_another() {
     let machine = machine(&json!({}));
-    let door = FakeDoor { reach: Mutex::new(vec![None, Some(Ok(()))]), ..Default::default() };
+    let api = FakeApi { reach: Mutex::new(vec![None, Some(Ok(()))]), ..Default::default() };
     let begun = Instant::now();
     let probes = [required("api-server", Check::ApiServer)];
-    let results = with_door(&machine, door).after(&probes, &Baseline::default(), DEADLINE).await;
+    let results = with_api(&machine, api).after(&probes, &Baseline::default(), DEADLINE).await;
     assert_eq!(outcomes(&results.expect("reached")), [("api-server", None, Some(Passed))]);
     assert_eq!(begun.elapsed(), Duration::from_secs(6));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_ready_when_its_kubelet_was_heard_of_after_the_change() {
+async fn a_node_is_ready_when_its_kubelet_has_reported_after_the_change() {
     let at = |second| Timestamp::from_second(second).expect("in range");
-    let renewed = |second| NodeSeen { not_ready: None, renewed: Some(at(second)) };
+    let renewed = |second| NodeReadiness { not_ready: None, renewed: Some(at(second)) };
     let probes = [required("node-readiness", Check::NodeReadiness)];
     let machine = machine(&json!({}));
 
-    let door =
-        FakeDoor { nodes: Mutex::new(vec![renewed(95), renewed(95), renewed(105)]), ..Default::default() };
-    let heard = with_door(&machine, door);
-    let baseline = heard.baseline(&probes, &machine.state()).await;
+    let api =
+        FakeApi { nodes: Mutex::new(vec![renewed(95), renewed(95), renewed(105)]), ..Default::default() };
+    let reporting = with_api(&machine, api);
+    let baseline = reporting.baseline(&probes, &machine.state()).await;
     assert_eq!(
         outcomes(&baseline.results()),
         [("node-readiness", Some(Passed), None)],
-        "old news will do before"
+        "before the change an old report is enough"
     );
     let begun = Instant::now();
-    let results = heard.after_change_at(at(100), &probes, &baseline, DEADLINE).await.expect("ready");
+    let results = reporting.after_change_at(at(100), &probes, &baseline, DEADLINE).await.expect("ready");
     assert_eq!(outcomes(&results), [("node-readiness", Some(Passed), Some(Passed))]);
     assert_eq!(begun.elapsed(), Duration::from_secs(1));
 
-    let door = FakeDoor { nodes: Mutex::new(vec![renewed(95)]), ..Default::default() };
-    let silent = with_door(&machine, door).after_change_at(at(100), &probes, &baseline, DEADLINE).await;
-    let message = silent.expect_err("not heard of").message;
+    let api = FakeApi { nodes: Mutex::new(vec![renewed(95)]), ..Default::default() };
+    let silent = with_api(&machine, api).after_change_at(at(100), &probes, &baseline, DEADLINE).await;
+    let message = silent.expect_err("no report after the change").message;
     assert!(
         message.starts_with(r#"probe "node-readiness" failed: not ready within 120 s; last: its kubelet"#),
         "{message}"
@@ -317,7 +315,7 @@ async fn a_node_is_ready_when_its_kubelet_was_heard_of_after_the_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_failure_that_decides_ends_everything() {
+async fn the_first_failure_ends_all_probes() {
     let machine = machine(&default_route("192.0.2.1", "eth0"));
     machine.change_behind_your_back(&no_default_route()).expect("a change");
     let probes = [
@@ -325,10 +323,10 @@ async fn the_first_failure_that_decides_ends_everything() {
         required("default-gateway", GATEWAY),
         required("node-readiness", Check::NodeReadiness),
     ];
-    let node = NodeSeen { not_ready: None, renewed: None };
-    let door = FakeDoor { nodes: Mutex::new(vec![node]), ..Default::default() };
+    let node = NodeReadiness { not_ready: None, renewed: None };
+    let api = FakeApi { nodes: Mutex::new(vec![node]), ..Default::default() };
     let begun = Instant::now();
-    let failed = with_door(&machine, door).after(&probes, &Baseline::default(), DEADLINE).await;
+    let failed = with_api(&machine, api).after(&probes, &Baseline::default(), DEADLINE).await;
     let failed = failed.expect_err("no way out");
     assert_eq!(begun.elapsed(), Duration::from_secs(1));
     assert_eq!(failed.probe, "default-gateway");
@@ -343,7 +341,7 @@ async fn the_first_failure_that_decides_ends_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_cannot_be_read_is_no_reason_to_give_up_early() {
+async fn a_machine_that_cannot_be_read_does_not_fail_early() {
     let machine = machine(&json!({}));
     let gone = HostError::Unavailable { why: "it is being restarted".to_owned() };
     machine.arm(Operation::Observe, Strikes::Always, Fault::Fail(gone));
@@ -355,7 +353,7 @@ async fn a_machine_that_cannot_be_read_is_no_reason_to_give_up_early() {
             .expect_err("no gateway")
     };
     let failed = after().await;
-    assert!(!failed.hopeless);
+    assert!(!failed.cannot_pass);
     assert!(
         failed.message.contains("within 60 s; last: the network of this node cannot be read: "),
         "{failed:?}"
@@ -367,9 +365,9 @@ async fn a_machine_that_cannot_be_read_is_no_reason_to_give_up_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_a_change_nothing_takes_longer_than_three_seconds() {
+async fn the_baseline_takes_three_seconds_at_most() {
     let machine = machine(&json!({}));
-    let hanging = with_door(&machine, FakeDoor { reach: Mutex::new(vec![None]), ..Default::default() });
+    let hanging = with_api(&machine, FakeApi { reach: Mutex::new(vec![None]), ..Default::default() });
     let probes: Vec<_> = (0..40).map(|number| required(&format!("api-{number}"), Check::ApiServer)).collect();
     let begun = Instant::now();
     let baseline = hanging.baseline(&probes, &machine.state()).await;
@@ -380,7 +378,7 @@ async fn before_a_change_nothing_takes_longer_than_three_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn probes_can_be_tried_in_a_task_of_its_own() {
+async fn probes_can_run_in_a_task_of_their_own() {
     let machine = machine(&default_route("192.0.2.1", "eth0"));
     let probes = [required("default-gateway", GATEWAY), required("name-servers", Check::NameServers)];
     let task = async move {
@@ -389,6 +387,6 @@ async fn probes_can_be_tried_in_a_task_of_its_own() {
         let baseline = prober.baseline(&probes, &machine.state()).await;
         prober.after(&probes, &baseline, DEADLINE).await
     };
-    let failed = tokio::spawn(task).await.expect("it came to an end").expect_err("there is nothing");
-    assert!(failed.hopeless);
+    let failed = tokio::spawn(task).await.expect("the task ended").expect_err("there is nothing");
+    assert!(failed.cannot_pass);
 }

@@ -1,4 +1,4 @@
-//! The reporter on a machine in memory, under a clock that moves only when everybody waits.
+//! The reporter on a simulated machine, with a paused clock.
 
 use std::sync::{
     Arc,
@@ -6,55 +6,56 @@ use std::sync::{
 };
 
 use knmstate_core::pace::{BUCKET, PERCENT};
-use knmstate_host::simulated::{Fault, SimulatedMachine, Strikes};
+use knmstate_simulated_host::{Fault, SimulatedMachine, Strikes};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 use super::*;
-use crate::stores::shelf::Shelf;
+use crate::stores::memory::MemoryStore;
 
-/// Long enough for whatever should happen at once.
+/// Long enough for all that should happen at once.
 const SOON: Duration = Duration::from_millis(200);
 
-/// A running reporter and everything around it.
-struct Trial {
+/// A running reporter, its host and its store.
+struct Fixture {
     machine: SimulatedMachine,
-    shelf: Shelf,
-    steady: Steady,
-    observed: Observed,
-    readings: Arc<AtomicU32>,
+    store: MemoryStore,
+    change_lock: ChangeLock,
+    observed: ObservedNetwork,
+    clock_readings: Arc<AtomicU32>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
 
-impl Trial {
-    /// Started, each reading costing `cost`.
+impl Fixture {
+    /// Started; each reading costs this CPU time.
     fn with_cost(cost: Duration) -> Self {
         let machine = SimulatedMachine::builder("node-1").nic("eth0").nic("eth1").build().unwrap();
         Self::on(machine, cost)
     }
 
     fn on(machine: SimulatedMachine, cost: Duration) -> Self {
-        let (shelf, steady) = (Shelf::default(), Steady::default());
-        let looks = Arc::new(AtomicU32::new(0));
-        // It is looked at before and after each reading.
-        let clock = Arc::clone(&looks);
+        let (store, change_lock) = (MemoryStore::default(), ChangeLock::default());
+        let clock_readings = Arc::new(AtomicU32::new(0));
+        // The clock is read before and after each reading of the network.
+        let clock = Arc::clone(&clock_readings);
         let cpu_time = move || cost * clock.fetch_add(1, Ordering::Relaxed);
-        let reporter = Reporter::new(machine.host(), shelf.clone(), steady.clone()).with_cpu_time(cpu_time);
+        let reporter =
+            Reporter::new(machine.host(), store.clone(), change_lock.clone()).with_cpu_time(cpu_time);
         let observed = reporter.observed();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(reporter.run(async {
             let _ = stopped.await;
         }));
-        Self { machine, shelf, steady, observed, readings: looks, stop: Some(stop), running }
+        Self { machine, store, change_lock, observed, clock_readings, stop: Some(stop), running }
     }
 
     /// Started, and done with the first reading.
     async fn new() -> Self {
-        let trial = Self::with_cost(Duration::from_millis(10));
+        let fixture = Self::with_cost(Duration::from_millis(10));
         sleep(SOON).await;
-        assert_eq!(trial.published(), 1, "the network is reported at the start");
-        trial
+        assert_eq!(fixture.published(), 1, "the network is reported at the start");
+        fixture
     }
 
     fn change(&self, document: Value) {
@@ -73,15 +74,15 @@ impl Trial {
     }
 
     fn published(&self) -> usize {
-        self.shelf.published().len()
+        self.store.published().len()
     }
 
     fn readings(&self) -> u32 {
-        self.readings.load(Ordering::Relaxed) / 2
+        self.clock_readings.load(Ordering::Relaxed) / 2
     }
 
     fn last(&self) -> (Instant, ReportedNetwork) {
-        self.shelf.published().last().cloned().unwrap()
+        self.store.published().last().cloned().unwrap()
     }
 
     fn assert_shows_the_machine(&self) {
@@ -91,248 +92,257 @@ impl Trial {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_published_once_and_soon() {
-    let trial = Trial::new().await;
+    let fixture = Fixture::new().await;
     let began = Instant::now();
-    trial.add_address(7);
+    fixture.add_address(7);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((trial.published(), trial.readings()), (2, 2));
-    let (when, network) = trial.last();
+    assert_eq!((fixture.published(), fixture.readings()), (2, 2));
+    let (when, network) = fixture.last();
     assert!(when - began <= SOON, "{:?}", when - began);
     assert!(json!(network.state).to_string().contains("192.0.2.7"));
     assert_eq!((&*network.nmstate_version, &*network.network_manager_version), ("simulated", "simulated"));
-    trial.assert_shows_the_machine();
-    assert_eq!(trial.observed.borrow().as_deref(), Some(&trial.machine.state()), "others hear of it, too");
+    fixture.assert_shows_the_machine();
+    assert_eq!(
+        fixture.observed.borrow().as_deref(),
+        Some(&fixture.machine.state()),
+        "other parts of the process get it, too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_happens_nothing_is_read_or_published() {
-    let trial = Trial::new().await;
+async fn without_events_nothing_is_read_or_published() {
+    let fixture = Fixture::new().await;
     sleep(RESYNC.saturating_sub(Duration::from_secs(1))).await;
-    assert_eq!((trial.published(), trial.readings()), (1, 1));
+    assert_eq!((fixture.published(), fixture.readings()), (1, 1));
     sleep(Duration::from_secs(2)).await;
-    assert_eq!((trial.published(), trial.readings()), (1, 2), "the slow resync reads, and finds nothing new");
+    assert_eq!(
+        (fixture.published(), fixture.readings()),
+        (1, 2),
+        "the slow resync reads, and finds no change"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_shown_is_read_and_not_published() {
-    let trial = Trial::new().await;
-    trial.change(json!({ "interfaces": [
+    let fixture = Fixture::new().await;
+    fixture.change(json!({ "interfaces": [
         { "name": "v0", "type": "veth", "state": "ignore", "veth": { "peer": "v1" } },
         { "name": "v1", "type": "veth", "state": "ignore", "veth": { "peer": "v0" } }
     ]}));
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((trial.published(), trial.readings()), (1, 2));
+    assert_eq!((fixture.published(), fixture.readings()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_moves_by_itself_is_read_and_not_published() {
-    let trial = Trial::new().await;
+    let fixture = Fixture::new().await;
     let bridge = |timer: u32| {
         json!({ "interfaces": [
             { "name": "br0", "type": "linux-bridge", "bridge": { "options": { "gc-timer": timer }, "port": [] } }
         ]})
     };
-    trial.change(bridge(1));
+    fixture.change(bridge(1));
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((trial.published(), trial.readings()), (2, 2));
+    assert_eq!((fixture.published(), fixture.readings()), (2, 2));
     for timer in 2..6 {
-        trial.change(bridge(timer));
+        fixture.change(bridge(timer));
         sleep(Duration::from_secs(5)).await;
     }
-    assert_eq!((trial.published(), trial.readings()), (2, 6));
-    let known = trial.observed.borrow().as_deref().cloned().unwrap();
+    assert_eq!((fixture.published(), fixture.readings()), (2, 6));
+    let known = fixture.observed.borrow().as_deref().cloned().unwrap();
     assert_eq!(known.interface("br0").unwrap()["bridge"]["options"]["gc-timer"], 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_is_read_at_its_pace_and_ends_with_the_right_state() {
+async fn a_storm_is_read_within_the_budget_and_ends_with_the_right_state() {
     let cost = Duration::from_secs(1);
-    let trial = Trial::with_cost(cost);
+    let fixture = Fixture::with_cost(cost);
     sleep(SOON).await;
     let began = Instant::now();
     for number in 0..10_000 {
-        trial.set_mtu(1280 + number % 7000);
+        fixture.set_mtu(1280 + number % 7000);
         sleep(Duration::from_millis(6)).await;
     }
     let storm = began.elapsed();
-    // The one at the start included.
+    // Including the one at the start.
     let most = (BUCKET + storm * PERCENT / 100).as_secs_f64() / cost.as_secs_f64() + 1.0;
-    let readings = trial.readings();
+    let readings = fixture.readings();
     assert!((2.0..=most).contains(&f64::from(readings)), "{readings} readings, at most {most}");
     sleep(cost * 100 / PERCENT).await;
-    trial.assert_shows_the_machine();
-    assert!(trial.published() <= usize::try_from(trial.readings()).unwrap());
+    fixture.assert_shows_the_machine();
+    assert!(fixture.published() <= usize::try_from(fixture.readings()).unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn cheap_readings_follow_a_storm_closely() {
-    let trial = Trial::with_cost(Duration::from_millis(10));
+    let fixture = Fixture::with_cost(Duration::from_millis(10));
     sleep(SOON).await;
     for number in 0..3_000 {
-        trial.set_mtu(1280 + number);
+        fixture.set_mtu(1280 + number);
         sleep(Duration::from_millis(20)).await;
-        if let Some(known) = trial.observed.borrow().as_deref() {
+        if let Some(known) = fixture.observed.borrow().as_deref() {
             let mtu = known.interface("eth1").unwrap()["mtu"].as_u64().unwrap();
             let behind = u64::from(1280 + number).saturating_sub(mtu);
             assert!(number < 5 || behind <= 50, "a second behind or more: {behind} changes");
         }
     }
-    assert!(trial.readings() < 300, "{}", trial.readings());
+    assert!(fixture.readings() < 300, "{}", fixture.readings());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_cable_is_told_while_a_reading_has_to_wait() {
-    let trial = Trial::with_cost(Duration::from_secs(10));
-    trial.change(
+async fn a_lost_carrier_is_reported_while_a_reading_has_to_wait() {
+    let fixture = Fixture::with_cost(Duration::from_secs(10));
+    fixture.change(
         json!({ "interfaces": [{ "name": "eth0", "state": "up" }, { "name": "eth1", "state": "up" }] }),
     );
     sleep(SOON).await;
-    trial.steady.settled();
+    fixture.change_lock.notify_settled();
     sleep(SOON).await;
-    let (published, readings) = (trial.published(), trial.readings());
+    let (published, readings) = (fixture.published(), fixture.readings());
     let without_carrier = |names: &[&str]| -> Vec<LinkState> {
         let lost = |name: &&str| LinkState { name: (*name).to_owned(), carrier: false, active_port: None };
         names.iter().map(lost).collect()
     };
-    trial.machine.unplug("eth0");
+    fixture.machine.unplug("eth0");
     sleep(SOON).await;
-    assert_eq!(trial.last().1.links, without_carrier(&["eth0"]));
-    // The next ones, too, though not each at once; and what is as told is not told again.
-    trial.machine.unplug("eth1");
-    sleep(LOOK_AGAIN + SOON).await;
-    assert_eq!(trial.last().1.links, without_carrier(&["eth0", "eth1"]));
-    trial.set_mtu(1400);
-    sleep(LOOK_AGAIN + SOON).await;
-    assert_eq!((trial.published(), trial.readings()), (published + 2, readings));
+    assert_eq!(fixture.last().1.links, without_carrier(&["eth0"]));
+    // The next ones, too, though not each at once; what was reported already is not reported again.
+    fixture.machine.unplug("eth1");
+    sleep(LINKS_PAUSE + SOON).await;
+    assert_eq!(fixture.last().1.links, without_carrier(&["eth0", "eth1"]));
+    fixture.set_mtu(1400);
+    sleep(LINKS_PAUSE + SOON).await;
+    assert_eq!((fixture.published(), fixture.readings()), (published + 2, readings));
 
-    // In the middle of a change nothing is told, and at its end everything.
-    let guard = trial.steady.hold().await;
-    trial.machine.plug_in("eth0");
+    // During a change of the engine nothing is reported, and at its end everything.
+    let guard = fixture.change_lock.lock().await;
+    fixture.machine.plug_in("eth0");
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(trial.published(), published + 2);
+    assert_eq!(fixture.published(), published + 2);
     drop(guard);
-    trial.steady.settled();
+    fixture.change_lock.notify_settled();
     sleep(SOON).await;
-    assert_eq!((trial.published(), trial.readings()), (published + 3, readings + 1));
-    assert_eq!(trial.last().1.links, without_carrier(&["eth1"]));
-    trial.assert_shows_the_machine();
+    assert_eq!((fixture.published(), fixture.readings()), (published + 3, readings + 1));
+    assert_eq!(fixture.last().1.links, without_carrier(&["eth1"]));
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_change_is_under_way_nothing_is_published_and_right_after_it_is() {
-    let trial = Trial::new().await;
-    let guard = trial.steady.hold().await;
-    trial.add_address(7);
+async fn nothing_is_published_during_a_change_and_its_result_at_once() {
+    let fixture = Fixture::new().await;
+    let guard = fixture.change_lock.lock().await;
+    fixture.add_address(7);
     sleep(Duration::from_mins(2)).await;
-    assert_eq!((trial.published(), trial.readings()), (1, 1), "a half-applied state was read");
-    trial.add_address(8);
+    assert_eq!((fixture.published(), fixture.readings()), (1, 1), "a half-applied state was read");
+    fixture.add_address(8);
     let released = Instant::now();
     drop(guard);
-    trial.steady.settled();
+    fixture.change_lock.notify_settled();
     sleep(SOON).await;
-    assert_eq!(trial.published(), 2, "only the end of it is shown");
-    assert!(trial.last().0 - released < Duration::from_millis(10), "{:?}", trial.last().0 - released);
-    trial.assert_shows_the_machine();
+    assert_eq!(fixture.published(), 2, "only its result is reported");
+    assert!(fixture.last().0 - released < Duration::from_millis(10), "{:?}", fixture.last().0 - released);
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_change_does_not_wait_for_its_turn() {
-    let trial = Trial::with_cost(Duration::from_secs(10));
+async fn a_settled_change_does_not_wait_for_the_budget() {
+    let fixture = Fixture::with_cost(Duration::from_secs(10));
     sleep(SOON).await;
-    trial.add_address(7);
+    fixture.add_address(7);
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(trial.published(), 1, "a dear reading has to wait");
-    trial.steady.settled();
+    assert_eq!(fixture.published(), 1, "an expensive reading has to wait");
+    fixture.change_lock.notify_settled();
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(trial.published(), 2);
-    trial.assert_shows_the_machine();
+    assert_eq!(fixture.published(), 2);
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_is_asked_for_is_made_even_if_nothing_changed() {
-    let trial = Trial::with_cost(Duration::from_secs(10));
+async fn a_requested_report_is_published_even_if_nothing_changed() {
+    let fixture = Fixture::with_cost(Duration::from_secs(10));
     sleep(SOON).await;
     for times in 2..5 {
-        trial.shelf.ask_for_refresh();
+        fixture.store.request_refresh();
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(trial.published(), times);
+        assert_eq!(fixture.published(), times);
     }
-    // While the turn of a change is waited for, too.
-    trial.set_mtu(1400);
+    // Also while the reading of a change waits for the budget.
+    fixture.set_mtu(1400);
     sleep(Duration::from_secs(1)).await;
-    trial.shelf.ask_for_refresh();
+    fixture.store.request_refresh();
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(trial.published(), 5);
-    trial.assert_shows_the_machine();
+    assert_eq!(fixture.published(), 5);
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_reading_leads_to_another_one() {
-    let trial = Trial::new().await;
-    trial.machine.arm(Operation::Observe, Strikes::Once, Fault::Delay(Duration::from_secs(5)));
-    trial.add_address(7);
+    let fixture = Fixture::new().await;
+    fixture.machine.arm(Operation::Observe, Strikes::Once, Fault::Delay(Duration::from_secs(5)));
+    fixture.add_address(7);
     sleep(Duration::from_secs(1)).await;
-    trial.add_address(8);
+    fixture.add_address(8);
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(trial.readings(), 3);
-    trial.assert_shows_the_machine();
+    assert_eq!(fixture.readings(), 3);
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_cannot_be_read_is_asked_ever_more_rarely_until_it_is_back() {
-    let trial = Trial::new().await;
-    trial.machine.stop_service();
-    trial.add_address(7);
-    // At 0.05, then after 1, 2, 4, 8, 16, 30, 30 … seconds.
+async fn a_machine_that_cannot_be_read_is_tried_with_growing_delays_until_it_is_back() {
+    let fixture = Fixture::new().await;
+    fixture.machine.stop_service();
+    fixture.add_address(7);
+    // At 0.05 s, then after 1, 2, 4, 8, 15, 15 … seconds, each with a jitter of up to as much again.
     sleep(Duration::from_secs(100)).await;
-    let readings = trial.readings();
-    assert!((7..=9).contains(&readings), "{readings} attempts");
-    // Changes meanwhile are no reason to try more often.
+    let readings = fixture.readings();
+    assert!((8..=11).contains(&readings), "{readings} attempts");
+    // Changes are no reason to try more often.
     for mtu in 1400..1500 {
-        trial.set_mtu(mtu);
+        fixture.set_mtu(mtu);
         sleep(Duration::from_millis(100)).await;
     }
-    assert!(trial.readings() <= readings + 1);
-    assert_eq!(trial.published(), 1, "what is known stays");
+    assert!(fixture.readings() <= readings + 1);
+    assert_eq!(fixture.published(), 1, "the last report stays");
     let back = Instant::now();
-    trial.machine.start_service();
+    fixture.machine.start_service();
     sleep(SOON).await;
-    assert_eq!(trial.published(), 2);
-    assert!(trial.last().0 - back < SOON);
-    trial.assert_shows_the_machine();
+    assert_eq!(fixture.published(), 2);
+    assert!(fixture.last().0 - back < SOON);
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_unreadable_at_the_start_is_reported_as_soon_as_it_can_be() {
     let machine = SimulatedMachine::builder("node-1").nic("eth0").build().unwrap();
     machine.stop_service();
-    let trial = Trial::on(machine, Duration::from_millis(10));
-    // Asking changes nothing about it, and is not forgotten either.
+    let fixture = Fixture::on(machine, Duration::from_millis(10));
+    // A request does not help, but is answered once the machine can be read.
     sleep(Duration::from_secs(40)).await;
-    trial.shelf.ask_for_refresh();
+    fixture.store.request_refresh();
     sleep(SOON).await;
-    assert_eq!(trial.published(), 0);
-    trial.machine.start_service();
+    assert_eq!(fixture.published(), 0);
+    fixture.machine.start_service();
     sleep(SOON).await;
-    assert_eq!(trial.published(), 1);
+    assert_eq!(fixture.published(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_does_not_answer_holds_up_nobody_for_long() {
-    let trial = Trial::new().await;
-    trial.machine.arm(Operation::Observe, Strikes::Once, Fault::Hang);
-    trial.add_address(7);
+async fn a_machine_that_hangs_does_not_block_changes_for_long() {
+    let fixture = Fixture::new().await;
+    fixture.machine.arm(Operation::Observe, Strikes::Once, Fault::Hang);
+    fixture.add_address(7);
     sleep(SOON).await;
     let began = Instant::now();
-    drop(trial.steady.hold().await);
+    drop(fixture.change_lock.lock().await);
     assert!(began.elapsed() <= READING_LIMIT);
-    sleep(FIRST_RETRY + SOON).await;
-    trial.assert_shows_the_machine();
+    // The first delay with its jitter.
+    sleep(Duration::from_secs(2) + SOON).await;
+    fixture.assert_shows_the_machine();
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_when_told_to() {
-    let mut trial = Trial::new().await;
-    drop(trial.stop.take());
-    timeout(SOON, &mut trial.running).await.unwrap().unwrap();
+async fn it_ends_at_the_request_to_stop() {
+    let mut fixture = Fixture::new().await;
+    drop(fixture.stop.take());
+    timeout(SOON, &mut fixture.running).await.unwrap().unwrap();
 }

@@ -1,6 +1,6 @@
-//! The two worlds that orders come from.
+//! The places that orders come from.
 
-pub mod directory;
-pub mod kubernetes;
+pub(crate) mod directory;
+pub(crate) mod kubernetes;
 #[cfg(test)]
-pub(crate) mod shelf;
+pub(crate) mod memory;

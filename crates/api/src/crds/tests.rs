@@ -1,4 +1,4 @@
-//! What existing users and their tools count on.
+//! What existing users and their tools rely on.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Building them takes a moment, so it is done once.
+/// Built once, because it takes time.
 static ALL: LazyLock<[CustomResourceDefinition; 4]> = LazyLock::new(all);
 
 fn definition(plural: &str) -> &'static CustomResourceDefinition {
@@ -121,7 +121,7 @@ fn versions() {
 }
 
 #[test]
-fn clients_speak_a_version_that_is_stored() {
+fn clients_use_the_stored_version() {
     fn check<Kind: Resource<DynamicType = ()> + CustomResourceExt>() {
         let stored = Kind::crd().spec.versions.into_iter().find(|version| version.storage).unwrap();
         let resource = Kind::api_resource();
@@ -236,7 +236,7 @@ fn defaults_of_nmstate() {
 }
 
 #[test]
-fn no_other_kind_has_defaults_but_that_nobody_manages_a_node_state() {
+fn no_other_kind_has_defaults_except_that_a_node_state_is_not_managed() {
     each_version(|kind, root| {
         if !kind.starts_with("NMState ") {
             walk(root, kind, &mut |path, schema| {
@@ -249,7 +249,7 @@ fn no_other_kind_has_defaults_but_that_nobody_manages_a_node_state() {
 }
 
 #[test]
-fn the_versions_of_a_kind_have_one_shape() {
+fn the_versions_of_a_kind_have_the_same_schema() {
     for definition in &*ALL {
         let (one, mut other) = (schema(definition, "v1", ""), schema(definition, "v1beta1", ""));
         if definition.spec.names.kind == "NMState" {
@@ -278,7 +278,7 @@ fn conditions_are_a_plain_list() {
 }
 
 #[test]
-fn only_states_and_values_are_kept_as_they_are() {
+fn only_states_and_values_keep_unknown_fields() {
     const KEEP: &str = "x-kubernetes-preserve-unknown-fields";
     let mut kept = Vec::new();
     each_version(|kind, root| {
@@ -359,7 +359,11 @@ fn every_field_is_explained() {
     each_version(|kind, root| {
         walk(root, kind, &mut |path, schema| {
             let is_field = path.contains('.') && !path.ends_with(']') && !path.ends_with('}');
-            if is_field && !path.contains(".metadata") {
+            // Kubernetes explains its own types.
+            let is_kubernetes_own = ["ffinity.", "olerations[]"].iter().any(|part| path.contains(part));
+            if is_field && is_kubernetes_own {
+                assert!(schema["description"].is_null(), "{path} repeats the text of Kubernetes");
+            } else if is_field && !path.contains(".metadata") {
                 let text = schema["description"].as_str().unwrap_or_default();
                 assert!(text.len() > 5, "`kubectl explain` has nothing to say on {path}");
                 assert!(!text.contains("Rust") && !text.contains("[`"), "{path}: {text}");
@@ -369,14 +373,14 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn every_rule_says_what_is_wrong() {
+fn every_rule_has_a_message() {
     let mut rules = 0;
     each_version(|kind, root| {
         walk(root, kind, &mut |path, schema| {
             for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
                 rules += 1;
-                let said = rule["message"].is_string() || rule["messageExpression"].is_string();
-                assert!(said, "{path}: {}", rule["rule"]);
+                let has_message = rule["message"].is_string() || rule["messageExpression"].is_string();
+                assert!(has_message, "{path}: {}", rule["rule"]);
             }
         });
     });

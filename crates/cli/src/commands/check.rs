@@ -13,7 +13,7 @@ use super::{on_runtime, operator::Place};
 /// How often it is looked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tell whether an installation works.
+/// Check whether an installation works.
 ///
 /// It does when the NMState is Available, every handler that should run does, and every node with a handler reports its
 /// network. Exit code 1 if not.
@@ -39,7 +39,7 @@ struct Observed {
     reporting: BTreeSet<String>,
 }
 
-/// What was found out, and whether it is as it should be.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     good: bool,
@@ -121,9 +121,9 @@ fn nmstate(nmstates: &[NMState]) -> Finding {
     if conditions.is_true("Available") {
         return good(format!("NMState {name} is Available"));
     }
-    let told = conditions.first_true();
-    let told = told.map_or("the operator has not said anything yet", |condition| &condition.message);
-    bad(format!("NMState {name} is not Available: {}", told.replace('\n', "; ")))
+    let reported = conditions.first_true();
+    let reported = reported.map_or("the operator has not said anything yet", |condition| &condition.message);
+    bad(format!("NMState {name} is not Available: {}", reported.replace('\n', "; ")))
 }
 
 fn handlers(handlers: Option<(i32, i32)>) -> Finding {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lack_is_told() {
+    fn each_failure_is_reported() {
         let lacking = |observed: &Observed| -> Vec<String> {
             findings(observed)
                 .into_iter()

@@ -1,21 +1,18 @@
-//! `knmstate controller`: from policies to the orders of nodes.
+//! `knmstate controller`: turns policies into orders for nodes.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use knmstate_control::{
-    certificates::Source,
-    controller::{self, Doors, ObjectNames, Options},
-};
-use knmstate_core::lease::Terms;
+use knmstate_control::{self as control, CertificateSource, ControllerOptions, Listeners, ObjectNames};
+use knmstate_core::lease::LeaseTiming;
 use knmstate_operator::Settings;
 
 use super::{given, now, on_runtime};
-use crate::{VERSION, address::Address, cluster, logging, shutdown};
+use crate::{address::Address, cluster, logging, shutdown, version::version};
 
-/// Decide for the whole cluster which node carries out which policy, and when.
+/// Decide for the whole cluster which node applies which policy, and when.
 ///
-/// It also answers the API server's questions about policies. Several may run: all of them answer, one leads.
+/// It also serves the admission webhooks for policies. Several may run: all of them serve, one leads.
 #[derive(clap::Args, Clone, Debug)]
 #[command(args_override_self = true)]
 pub struct Args {
@@ -23,45 +20,45 @@ pub struct Args {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
 
-    /// The same, for manifests that say it so.
+    /// The same, under the name in manifests of kubernetes-nmstate.
     #[arg(long, env = "HANDLER_NAMESPACE", value_name = "NAME", hide = true)]
     handler_namespace: Option<String>,
 
-    /// What comes before the names of all objects, without the dash.
+    /// The prefix of the names of all objects, without the dash.
     #[arg(long, env = "HANDLER_PREFIX", value_name = "PREFIX")]
     prefix: Option<String>,
 
-    /// The name of this controller among the others.
+    /// The name of this replica; unique among the controllers.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "controller")]
     pod_name: String,
 
-    /// Where the API server asks about policies; 0 for nowhere.
+    /// The address of the admission webhooks; 0 for none.
     #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
     webhook_address: Address,
 
-    /// Where metrics are served; 0 for nowhere.
+    /// The address of the metrics; 0 for none.
     #[arg(long, env = "METRICS_BIND_ADDRESS", value_name = "ADDRESS", default_value = ":8443")]
     metrics_address: Address,
 
-    /// The Secret with the certificate to serve, when something else keeps it, such as cert-manager or OpenShift.
+    /// The Secret with the certificate to serve, if another component writes it, such as cert-manager or OpenShift.
     /// Without it, and without --certificate-dir, the controllers are their own certificate authority.
     #[arg(long, value_name = "NAME", conflicts_with = "certificate_dir")]
     certificate_secret: Option<String>,
 
-    /// The folder with tls.crt and tls.key to serve, when something else keeps them.
+    /// The directory with tls.crt and tls.key to serve, if another component writes them.
     #[arg(long, value_name = "DIR")]
     certificate_dir: Option<PathBuf>,
 
-    /// The file with the profile that TLS is spoken by: JSON with ciphers, minTLSVersion and curves. It is read again
-    /// when it changes. While there is no such file, TLS 1.2 and 1.3 are spoken with all ciphers that are safe.
+    /// The file with the TLS profile: JSON with ciphers, minTLSVersion and curves. It is read again
+    /// when it changes. While there is no such file, TLS 1.2 and 1.3 are used with all safe ciphers.
     #[arg(long, env = "TLS_PROFILE_FILE", value_name = "FILE")]
     tls_profile: Option<PathBuf>,
 
-    /// How long after its last sign of life a leader is given up, in seconds.
+    /// How long after its last renewal another controller takes over the lease, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=300), hide = true)]
     lease_duration: u64,
 
-    /// How to reach the API server. Without it, as a pod does.
+    /// The kubeconfig file. Without it, the service account of the pod is used.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<String>,
 
@@ -69,18 +66,18 @@ pub struct Args {
     #[arg(long = "v", value_enum, value_name = "LEVEL", default_value_t)]
     verbosity: logging::Verbosity,
 
-    /// How the log looks.
+    /// The format of the log.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     log_format: logging::Format,
 }
 
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
-    tracing::info!("knmstate {VERSION}");
-    on_runtime(control(args))
+    tracing::info!("knmstate {}", version());
+    on_runtime(run_controller(args))
 }
 
-async fn control(args: Args) -> Result<()> {
+async fn run_controller(args: Args) -> Result<()> {
     let Some(namespace) = given(args.namespace).or(given(args.handler_namespace)) else {
         bail!("POD_NAMESPACE is mandatory: the namespace of handlers and controllers");
     };
@@ -93,21 +90,21 @@ async fn control(args: Args) -> Result<()> {
         webhooks: settings.webhook_configuration(),
     };
     let source = match (args.certificate_secret, args.certificate_dir) {
-        (Some(name), _) => Source::Secret(name),
-        (None, Some(folder)) => Source::Folder(folder),
-        (None, None) => Source::OwnAuthority(settings.certificate_secret()),
+        (Some(name), _) => CertificateSource::Secret(name),
+        (None, Some(directory)) => CertificateSource::Directory(directory),
+        (None, None) => CertificateSource::OwnAuthority(settings.certificate_secret()),
     };
     let stop = shutdown::on_request();
     let config = cluster::config(given(args.kubeconfig).map(PathBuf::from).as_deref()).await?;
-    let client = controller::client(config).context("cannot make a client of the API server")?;
-    let doors = Doors {
+    let client = control::client(config).context("cannot create a client of the API server")?;
+    let listeners = Listeners {
         webhook: args.webhook_address.listen().await?,
         metrics: args.metrics_address.listen().await?,
         source,
         tls_profile: args.tls_profile.filter(|path| !path.as_os_str().is_empty()),
     };
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
-    let lease = Terms::lasting(Duration::from_secs(args.lease_duration));
-    let options = Options { client, namespace, identity, names, lease, now };
-    controller::run(options, doors, stop).await.context("cannot serve")
+    let lease = LeaseTiming::with_duration(Duration::from_secs(args.lease_duration));
+    let options = ControllerOptions { client, namespace, identity, names, lease, now };
+    control::run(options, listeners, stop).await.context("cannot serve")
 }

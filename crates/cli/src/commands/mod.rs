@@ -29,13 +29,13 @@ pub fn on_runtime<T>(role: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-/// A folder for what may hold secrets of the network.
-fn make_private_folder(path: &Path) -> Result<()> {
+/// Creates a directory that only its owner can read, because its files may contain secrets of the network.
+fn make_private_directory(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .with_context(|| format!("cannot make the folder {} (--state-dir)", path.display()))
+        .with_context(|| format!("cannot create the directory {} (--state-dir)", path.display()))
 }
 
 /// A variable that is set to nothing, as manifests do, is not set.

@@ -3,17 +3,15 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use knmstate_core::lease::Terms;
+use knmstate_core::lease::LeaseTiming;
 use knmstate_operator::{
-    Config, installation,
-    live::operator::{self, Options},
-    platform::{Gate, Mode},
+    self as operator, AutoCreate, AutoCreateMode, Config, OperatorOptions, installation,
 };
 
 use super::{given, now, on_runtime};
-use crate::{VERSION, address::Address, cluster, logging, shutdown};
+use crate::{address::Address, cluster, logging, shutdown, version::version};
 
-/// Make and keep everything that an NMState asks for: rights, guards, the controller and a handler on every node.
+/// Install and maintain what an NMState asks for: rights, guards, the controller and a handler on every node.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -23,7 +21,7 @@ pub struct Args {
     #[arg(long, env = "RELATED_IMAGE_HANDLER_IMAGE", value_name = "IMAGE")]
     image: Option<String>,
 
-    /// When nodes fetch that image: Always, IfNotPresent or Never.
+    /// When nodes pull that image: Always, IfNotPresent or Never.
     #[arg(long, env = "HANDLER_IMAGE_PULL_POLICY", value_name = "POLICY", default_value = "IfNotPresent")]
     pull_policy: String,
 
@@ -33,10 +31,10 @@ pub struct Args {
 
     /// Whether an NMState is made where there is none: always, never, or auto, which is on the platforms of
     /// --auto-create-platforms alone.
-    #[arg(long, env = "AUTO_CREATE", value_name = "MODE", default_value = "auto", value_parser = str::parse::<Mode>)]
-    auto_create: Mode,
+    #[arg(long, env = "AUTO_CREATE", value_name = "MODE", default_value = "auto", value_parser = str::parse::<AutoCreateMode>)]
+    auto_create: AutoCreateMode,
 
-    /// The platforms on which an NMState is made by itself, as OpenShift's Infrastructure names them.
+    /// The platforms on which an NMState is created automatically, as OpenShift's Infrastructure names them.
     #[arg(
         long,
         env = "AUTO_CREATE_PLATFORMS",
@@ -46,7 +44,7 @@ pub struct Args {
     )]
     auto_create_platforms: Vec<String>,
 
-    /// How often handlers try a policy before it has failed.
+    /// How often handlers try a policy before it fails.
     #[arg(long, env = "NNCP_MAX_RETRIES", value_name = "COUNT", default_value = "5")]
     max_retries: String,
 
@@ -58,15 +56,15 @@ pub struct Args {
     #[arg(long, env = "NNCP_INITIAL_BACKOFF_SECONDS", value_name = "SECONDS", default_value = "1")]
     initial_backoff: String,
 
-    /// The name of this operator among the others.
+    /// The name of this replica; unique among the operators.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "operator")]
     pod_name: String,
 
-    /// Where /healthz and /readyz are answered; 0 for nowhere.
+    /// The address of /healthz and /readyz; 0 for none.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     health_address: Address,
 
-    /// How long after its last sign of life another operator takes over, in seconds.
+    /// How long after its last renewal another operator takes over the lease, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=300), hide = true)]
     lease_duration: u64,
 
@@ -74,12 +72,12 @@ pub struct Args {
     #[arg(long = "v", value_enum, value_name = "LEVEL", default_value_t)]
     verbosity: logging::Verbosity,
 
-    /// How the log looks.
+    /// The format of the log.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     log_format: logging::Format,
 }
 
-/// Which cluster, and where in it.
+/// The cluster, and the namespaces in it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Place {
     /// The namespace of handlers and controller [default: nmstate]
@@ -90,31 +88,34 @@ pub struct Place {
     #[arg(long, env = "OPERATOR_NAMESPACE", value_name = "NAME")]
     operator_namespace: Option<String>,
 
-    /// What comes before the names of all objects, without the dash.
+    /// The prefix of the names of all objects, without the dash.
     #[arg(long, env = "HANDLER_PREFIX", value_name = "PREFIX")]
     prefix: Option<String>,
 
-    /// How to reach the API server. Without it, as a pod does.
+    /// The kubeconfig file. Without it, the service account of the pod is used.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<String>,
 }
 
 impl Place {
-    /// The configuration of an operator there that was told nothing else.
+    /// The default configuration of an operator there.
     pub fn config(&self) -> Config {
         let namespace = given(self.handler_namespace.clone()).unwrap_or_else(|| "nmstate".to_owned());
         Config {
             operator_namespace: given(self.operator_namespace.clone()).unwrap_or_else(|| namespace.clone()),
             namespace,
             prefix: given(self.prefix.clone()),
-            ..installation::usual("")
+            ..installation::default_config("")
         }
     }
 
     pub async fn client(&self) -> Result<kube::Client> {
+        kube::Client::try_from(self.client_config().await?).context("cannot make a client of the API server")
+    }
+
+    async fn client_config(&self) -> Result<kube::Config> {
         let kubeconfig = given(self.kubeconfig.clone()).map(PathBuf::from);
-        let config = cluster::config(kubeconfig.as_deref()).await?;
-        kube::Client::try_from(config).context("cannot make a client of the API server")
+        cluster::config(kubeconfig.as_deref()).await
     }
 }
 
@@ -140,7 +141,7 @@ impl Args {
             pull_policy: self.pull_policy.clone(),
             monitoring_namespace: self.monitoring_namespace.clone(),
             handler_environment: handlers.map(|(name, value)| (name.to_owned(), value.clone())).into(),
-            gate: Gate {
+            auto_create: AutoCreate {
                 mode: self.auto_create,
                 platforms: platforms.filter(|name| !name.is_empty()).collect(),
             },
@@ -151,17 +152,18 @@ impl Args {
 
 pub fn run(args: Args) -> Result<()> {
     logging::start(args.log_format, args.verbosity, &[]).context("cannot set up logging")?;
-    tracing::info!("knmstate {VERSION}");
+    tracing::info!("knmstate {}", version());
     on_runtime(operate(args))
 }
 
 async fn operate(args: Args) -> Result<()> {
     let config = args.config()?;
     let stop = shutdown::on_request();
-    let client = args.place.client().await?;
+    let client_config = args.place.client_config().await?;
+    let client = operator::client(client_config).context("cannot make a client of the API server")?;
     let health = args.health_address.listen().await?;
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
-    let lease = Terms::lasting(Duration::from_secs(args.lease_duration));
-    let options = Options { client, config, identity, lease, now };
-    operator::run(options, health, stop).await.context("cannot answer for the operator's health")
+    let lease = LeaseTiming::with_duration(Duration::from_secs(args.lease_duration));
+    let options = OperatorOptions { client, config, identity, lease, now };
+    operator::run(options, health, stop).await.context("cannot serve the health checks of the operator")
 }

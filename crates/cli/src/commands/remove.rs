@@ -1,9 +1,9 @@
-//! `knmstate remove`: everything that an operator has made, gone.
+//! `knmstate remove`: removes everything that an operator has created.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use knmstate_operator::live::removal::remove_all;
+use knmstate_operator::remove_all;
 use tokio::time::timeout;
 
 use super::{on_runtime, operator::Place};
@@ -11,7 +11,7 @@ use crate::logging;
 
 /// Remove knmstate from a cluster.
 ///
-/// The operator goes first, then everything that it has made, then every NMState. The networks of the nodes stay as they
+/// The operator goes first, then everything that it has created, then every NMState. The networks of the nodes stay as they
 /// are, and so do policies and the definitions of the kinds.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     timeout: u64,
 
-    /// How the log looks.
+    /// The format of the log.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: logging::Format,
 }

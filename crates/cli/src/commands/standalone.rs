@@ -1,4 +1,4 @@
-//! `knmstate standalone`: the engine over a folder of policies, without Kubernetes.
+//! `knmstate standalone`: the engine over a directory of policies, without Kubernetes.
 
 use std::{
     collections::BTreeMap,
@@ -11,19 +11,14 @@ use std::{
 
 use anyhow::{Context, anyhow, bail, ensure};
 use knmstate_agent::{
-    agent::Agent,
-    engine::{OUTCOMES, Parts, Settings},
-    health::Health,
-    ledger::Ledger,
-    probes::{DNS_HOST, Prober},
-    stores::directory::{DirectoryStore, Options},
-    work_lock,
+    Agent, AgentParts, DirectoryStore, DirectoryStoreOptions, EngineSettings, Health, Ledger,
+    OUTCOMES_TARGET, OrderOutcome, PROBE_DNS_HOST, PolicyFiles, Prober, WORK_LOCK_FILE,
 };
-use knmstate_core::progress::Retries;
-use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
+use knmstate_core::Retries;
+use knmstate_host::{NetworkManagerHost, NetworkManagerOptions};
 use nix::unistd::AccessFlags;
 
-use super::{make_private_folder, on_runtime};
+use super::{make_private_directory, on_runtime};
 use crate::{
     leases::LeaseArgs,
     logging::{self, Format, Verbosity},
@@ -38,26 +33,26 @@ Exit codes: 0 every policy is applied, or was already; 1 a policy failed, or the
 machine could not be worked on; 2 the arguments or a policy cannot be understood
 (with --once nothing is changed then).";
 
-/// Configure this machine by a folder of policies, without a cluster.
+/// Configure this machine by a directory of policies, without a cluster.
 ///
-/// Every NodeNetworkConfigurationPolicy of the folder is applied as one guarded change: it is rolled back when the
+/// Every NodeNetworkConfigurationPolicy of the directory is applied as one guarded change: it is rolled back when the
 /// machine would lose its default gateway, its name servers or what the policy's own probes ask for.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
-    /// The folder of policies: files that end in .yaml, .yml or .json, taken by name.
+    /// The directory of policies: files that end in .yaml, .yml or .json, in the order of their names.
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
 
-    /// Apply the policies and end. Without this, the folder and the machine are watched until the end of the process.
+    /// Apply the policies and end. Without this, the directory and the machine are watched until the end of the process.
     #[arg(long)]
     once: bool,
 
-    /// Write the machine's NodeNetworkState and a NodeNetworkConfigurationEnactment per policy into this folder.
+    /// Write the machine's NodeNetworkState and a NodeNetworkConfigurationEnactment per policy into this directory.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Where the machine remembers its orders, and how to undo a change that is under way.
+    /// The directory for the ledger of orders and the journal of an open change.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/knmstate")]
     state_dir: PathBuf,
 
@@ -70,14 +65,14 @@ pub struct Args {
     labels: Vec<(String, String)>,
 
     /// The name that name servers are asked for in order to see whether they answer.
-    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = DNS_HOST)]
+    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = PROBE_DNS_HOST)]
     dns_probe_host: String,
 
     /// How often a change that fails is tried, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     max_attempts: u32,
 
-    /// How long a change may stay unconfirmed before the machine itself takes it back, in seconds.
+    /// How long a change may stay unconfirmed before NetworkManager rolls it back, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(5..=3600))]
     change_deadline: u64,
 
@@ -98,10 +93,10 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
-    // The table tells how each policy ended.
-    let (verbosity, untold) =
-        if args.once { (Verbosity::Warn, &[OUTCOMES][..]) } else { (Verbosity::Info, &[][..]) };
-    logging::start(Format::Text, args.verbosity.unwrap_or(verbosity), untold)
+    // The table has the result of each policy.
+    let (verbosity, silenced) =
+        if args.once { (Verbosity::Warn, &[OUTCOMES_TARGET][..]) } else { (Verbosity::Info, &[][..]) };
+    logging::start(Format::Text, args.verbosity.unwrap_or(verbosity), silenced)
         .context("cannot set up logging")?;
     on_runtime(go(args, out)).map_err(|error| {
         let is_forbidden = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
@@ -131,30 +126,34 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let (state, policies) = (&args.state_dir, &args.policies);
     let ledger = Ledger::open(state.join("orders"))
         .with_context(|| format!("cannot read the orders in {}", state.display()))?;
-    let options =
-        Options { policies: policies.clone(), output: args.output.clone(), node: node.clone(), labels };
+    let options = DirectoryStoreOptions {
+        policies: policies.clone(),
+        output: args.output.clone(),
+        node: node.clone(),
+        labels,
+    };
     let store = match DirectoryStore::open(options, &ledger) {
         Ok(store) => store,
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             let policies = policies.display();
             return refuse(&[format!(
-                "{policies} is no folder; --policies names the folder of the policies"
+                "{policies} is not a directory; --policies names the directory of the policies"
             )]);
         }
         Err(error) => {
             let policies = policies.display();
-            return refuse(&[format!("cannot read the folder of policies, {policies}: {error}")]);
+            return refuse(&[format!("cannot read the directory of policies, {policies}: {error}")]);
         }
     };
-    let found = store.found();
-    if args.once && !found.mistakes.is_empty() {
-        let mistakes = found.mistakes.iter().map(ToString::to_string);
-        return refuse(&mistakes.chain(["nothing was changed".to_owned()]).collect::<Vec<_>>());
+    let files = store.policy_files();
+    if args.once && !files.errors.is_empty() {
+        let errors = files.errors.iter().map(ToString::to_string);
+        return refuse(&errors.chain(["nothing was changed".to_owned()]).collect::<Vec<_>>());
     }
     ensure!(is_root(), "only root may change the network of this machine; run knmstate as root");
-    make_private_folder(state)?;
-    if let Some(folder) = &args.output {
-        make_output_folder(folder)?;
+    make_private_directory(state)?;
+    if let Some(directory) = &args.output {
+        make_output_directory(directory)?;
     }
     let lock = state.join("lock");
     let Some(_lock) =
@@ -168,25 +167,33 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     };
 
     let memory_only = args.persistence.is_memory_only();
-    let host =
-        NetworkManagerHost::start(HostOptions { memory_only, ..HostOptions::new(state.join("journal")) })
-            .await
-            .context("cannot watch the network of this machine")?;
-    let settings = Settings {
-        retries: Retries { most: args.max_attempts, ..Retries::default() },
+    let host = NetworkManagerHost::start(NetworkManagerOptions {
+        memory_only,
+        ..NetworkManagerOptions::new(state.join("journal"))
+    })
+    .await
+    .context("cannot watch the network of this machine")?;
+    let settings = EngineSettings {
+        retries: Retries { max_attempts: args.max_attempts, ..Retries::default() },
         transaction: Duration::from_secs(args.change_deadline),
         leases: args.leases.wait(),
-        work_lock: Some(state.join(work_lock::FILE)),
-        ..Settings::new(node)
+        work_lock: Some(state.join(WORK_LOCK_FILE)),
+        ..EngineSettings::new(node)
     };
     let prober = Prober::new(host.clone(), None, args.dns_probe_host);
-    let agent =
-        Agent::new(Parts { host, store: store.clone(), prober, ledger, settings, health: Health::default() })
-            .await;
+    let agent = Agent::new(AgentParts {
+        host,
+        store: store.clone(),
+        prober,
+        ledger,
+        settings,
+        health: Health::default(),
+    })
+    .await;
 
     if !args.once {
-        tracing::info!("the policies in {} hold; they and this machine are watched", policies.display());
-        let follow = async { store.follow().await.context("cannot watch the folder of policies") };
+        tracing::info!("watching the policies in {} and the network of this machine", policies.display());
+        let follow = async { store.follow().await.context("cannot watch the directory of policies") };
         tokio::select! {
             end = follow => end?,
             end = agent.run(shutdown::requested()) => end?,
@@ -200,11 +207,23 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "knmstate: asked to end; what is half done is rolled back first");
     };
     let outcomes = agent.run_once(stop).await?;
-    let not_selected = store.not_selected();
+    print_outcomes(&outcomes, &files, &store.not_selected(), policies, out)?;
+    let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints one row per policy, also for those that do not select this node.
+fn print_outcomes(
+    outcomes: &[OrderOutcome],
+    files: &PolicyFiles,
+    not_selected: &[String],
+    policies: &Path,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     let rows: Vec<Row<'_>> = outcomes
         .iter()
         .map(|outcome| {
-            let file = found.policies.get(&outcome.policy).map(|(file, _)| &**file);
+            let file = files.policies.get(&outcome.policy).map(|(file, _)| &**file);
             Row::of(outcome, file)
         })
         .chain(not_selected.iter().map(|policy| Row::not_selected(policy)))
@@ -215,12 +234,10 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     } else {
         out.write_all(table(&rows).as_bytes())?;
     }
-    out.flush()?;
-    let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(out.flush()?)
 }
 
-/// Says what is wrong with what was given, which nothing was done about.
+/// Prints why the arguments or policies are refused. Nothing has been changed.
 fn refuse(reasons: &[String]) -> anyhow::Result<ExitCode> {
     for reason in reasons {
         writeln!(io::stderr(), "knmstate: {reason}")?;
@@ -228,11 +245,11 @@ fn refuse(reasons: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(2))
 }
 
-/// Made, and found to be writable, before anything is changed: whoever asks for a report relies on it.
-fn make_output_folder(folder: &Path) -> anyhow::Result<()> {
+/// Created, and checked to be writable, before anything is changed, because the caller relies on the report.
+fn make_output_directory(directory: &Path) -> anyhow::Result<()> {
     let make = || -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        Ok(nix::unistd::access(folder, AccessFlags::W_OK)?)
+        fs::create_dir_all(directory)?;
+        Ok(nix::unistd::access(directory, AccessFlags::W_OK)?)
     };
-    make().with_context(|| format!("cannot write into the folder {} (--output)", folder.display()))
+    make().with_context(|| format!("cannot write into the directory {} (--output)", directory.display()))
 }

@@ -1,14 +1,16 @@
-//! What the API server asks before it stores a policy.
+//! The admission webhooks for policies.
 //!
-//! Three questions are those of kubernetes-nmstate, at the same paths: each changes a little. The fourth refuses what
-//! needs nmstate, or the other policies, to be judged. Everything that the API server can judge by itself stands in the
-//! CustomResourceDefinitions, and is not asked here.
+//! Three of them mutate, at the same paths as in kubernetes-nmstate. The fourth validates what needs nmstate or the other
+//! policies; everything that the API server can check without help is in the CustomResourceDefinitions.
 //!
-//! [`review`] takes the question apart, [`mutation`] and [`validation`] answer it, [`server`] listens.
+//! [`review`] parses a request, [`mutation`] and [`validation`] answer it, [`server`] serves HTTPS. [`policy_index`] has
+//! the policies and nodes that a new policy is compared with.
 
-pub mod mutation;
-pub mod review;
-pub mod server;
-pub mod validation;
+mod mutation;
+pub(crate) mod policy_index;
+mod review;
+mod server;
+mod validation;
 
-pub use server::{Questions, serve};
+pub use policy_index::PolicyIndex;
+pub use server::{AdmissionServer, serve};

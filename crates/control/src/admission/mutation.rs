@@ -1,4 +1,4 @@
-//! What admission adds to a policy, as kubernetes-nmstate does.
+//! The three mutations of kubernetes-nmstate's webhooks.
 
 use jiff::Timestamp;
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation, jsonptr::PointerBuf};
@@ -11,8 +11,8 @@ use super::review::{Request, failed, object};
 /// The conditions of a policy, in the order that users' tools rely on.
 const CONDITIONS: [&str; 4] = ["Available", "Degraded", "Progressing", "Ignored"];
 
-/// Empties the conditions of a policy that is written with some: they belong to the system.
-pub fn without_conditions(request: &Request) -> AdmissionResponse {
+/// Empties the conditions in a written policy: users do not set them.
+pub(super) fn without_conditions(request: &Request) -> AdmissionResponse {
     let object = object(request);
     let empty = has_no_conditions(&object);
     let emptied = ReplaceOperation { path: path(["status", "conditions"]), value: json!([]) };
@@ -20,7 +20,7 @@ pub fn without_conditions(request: &Request) -> AdmissionResponse {
 }
 
 /// Fills the conditions of a status that has none.
-pub fn with_conditions(request: &Request, now: Timestamp) -> AdmissionResponse {
+pub(super) fn with_conditions(request: &Request, now: Timestamp) -> AdmissionResponse {
     let object = object(request);
     if !has_no_conditions(&object) {
         let mut response = AdmissionResponse::from(request);
@@ -39,8 +39,8 @@ pub fn with_conditions(request: &Request, now: Timestamp) -> AdmissionResponse {
     patched(request, operations)
 }
 
-/// Notes when the policy was last written, in nanoseconds since 1970.
-pub fn with_timestamp(request: &Request, now: Timestamp) -> AdmissionResponse {
+/// Sets the annotation with the time of the write, in nanoseconds since 1970.
+pub(super) fn with_timestamp(request: &Request, now: Timestamp) -> AdmissionResponse {
     let object = object(request);
     let mut operations = Vec::new();
     if !object.pointer("/metadata/annotations").is_some_and(Value::is_object) {
@@ -78,14 +78,14 @@ fn patched(request: &Request, operations: Vec<PatchOperation>) -> AdmissionRespo
 mod tests {
     use super::*;
     use crate::admission::review::{
-        Question, answer,
+        Endpoint, respond,
         tests::{now, policy, review_of},
     };
 
-    /// The object after the answer.
-    fn mutated(question: Question, object: &Value) -> (Value, String) {
+    /// The object with the patch of the response applied, and the message of the response.
+    fn mutated(endpoint: Endpoint, object: &Value) -> (Value, String) {
         let body = review_of("admission.k8s.io/v1", "UPDATE", object, object);
-        let response = answer(question, &body, None, now()).expect("an answer").response.expect("a response");
+        let response = respond(endpoint, &body, None, now()).expect("a review").response.expect("a response");
         assert!(response.allowed);
         let mut object = object.clone();
         if let Some(patch) = response.patch {
@@ -111,10 +111,10 @@ mod tests {
             (json!({ "conditions": [] }), json!({ "conditions": [] })),
             (json!({}), json!({})),
         ] {
-            assert_eq!(mutated(Question::MutatePolicy, &with("status", status)).0["status"], expected);
+            assert_eq!(mutated(Endpoint::MutatePolicy, &with("status", status)).0["status"], expected);
         }
         let bare = policy(&json!({}));
-        assert_eq!(mutated(Question::MutatePolicy, &bare).0, bare);
+        assert_eq!(mutated(Endpoint::MutatePolicy, &bare).0, bare);
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         for object in
             [policy(&json!({})), with("status", json!(null)), with("status", json!({ "conditions": [] }))]
         {
-            let (object, message) = mutated(Question::MutateStatus, &object);
+            let (object, message) = mutated(Endpoint::MutateStatus, &object);
             let conditions = object["status"]["conditions"].as_array().expect("conditions");
             let types: Vec<_> = conditions.iter().map(|condition| condition["type"].as_str()).collect();
             assert_eq!(types, ["Available", "Degraded", "Progressing", "Ignored"].map(Some));
@@ -130,21 +130,21 @@ mod tests {
             assert_eq!(message, "");
         }
         let known = with("status", json!({ "conditions": [{ "type": "Available", "status": "True" }] }));
-        assert_eq!(mutated(Question::MutateStatus, &known), (known, "mutation not needed".to_owned()));
+        assert_eq!(mutated(Endpoint::MutateStatus, &known), (known, "mutation not needed".to_owned()));
     }
 
     #[test]
-    fn the_time_of_writing_is_noted() {
+    fn the_time_of_writing_is_annotated() {
         let known =
             json!({ "name": "p", "annotations": { "a": "b", names::MUTATION_TIMESTAMP_ANNOTATION: "1" } });
         for object in [policy(&json!({})), with("metadata", known.clone())] {
-            let (object, _) = mutated(Question::MutateTimestamp, &object);
+            let (object, _) = mutated(Endpoint::MutateTimestamp, &object);
             assert_eq!(
                 object["metadata"]["annotations"][names::MUTATION_TIMESTAMP_ANNOTATION],
                 "1700000000123456789"
             );
         }
-        let (kept, _) = mutated(Question::MutateTimestamp, &with("metadata", known));
+        let (kept, _) = mutated(Endpoint::MutateTimestamp, &with("metadata", known));
         assert_eq!(kept["metadata"]["annotations"]["a"], "b");
     }
 }

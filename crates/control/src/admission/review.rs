@@ -1,4 +1,4 @@
-//! A question of the API server, and the answer to it.
+//! Parses an AdmissionReview and dispatches it to the webhook of its path.
 
 use jiff::Timestamp;
 use kube::core::{
@@ -8,26 +8,26 @@ use kube::core::{
 use serde_json::Value;
 
 use super::{mutation, validation};
-use crate::catalogue::Catalogue;
+use crate::admission::policy_index::PolicyIndex;
 
-/// A request as it comes in, about an object whose kind is known by the path.
-pub type Request = AdmissionRequest<DynamicObject>;
+/// An admission request. The path says which kind its object has.
+pub(super) type Request = AdmissionRequest<DynamicObject>;
 
-/// What is asked.
+/// The webhooks, one per path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub(super) enum Endpoint {
     MutatePolicy,
     MutateStatus,
     MutateTimestamp,
     ValidatePolicy,
 }
 
-impl Question {
-    pub const ALL: [Self; 4] =
+impl Endpoint {
+    pub(super) const ALL: [Self; 4] =
         [Self::MutatePolicy, Self::MutateStatus, Self::MutateTimestamp, Self::ValidatePolicy];
 
-    /// Where it is asked.
-    pub fn path(self) -> &'static str {
+    /// The HTTP path of the webhook.
+    pub(super) fn path(self) -> &'static str {
         match self {
             Self::MutatePolicy => "/nodenetworkconfigurationpolicies-mutate",
             Self::MutateStatus => "/nodenetworkconfigurationpolicies-status-mutate",
@@ -37,44 +37,44 @@ impl Question {
     }
 }
 
-/// Why a body gets no answer.
+/// Why the body of a request cannot be reviewed.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error("this is no AdmissionReview: {0}")]
-    NoReview(#[from] serde_json::Error),
-    #[error("{0} is not understood; admission.k8s.io/v1 and v1beta1 are")]
+pub(super) enum ReviewError {
+    #[error("the body is not an AdmissionReview: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("unsupported version {0}; supported are admission.k8s.io/v1 and admission.k8s.io/v1beta1")]
     Version(String),
     #[error("the AdmissionReview has no request")]
     NoRequest,
 }
 
-/// The answer to a body, in the version of the question.
-pub fn answer(
-    question: Question,
+/// The response to a review, in the version of the request.
+pub(super) fn respond(
+    endpoint: Endpoint,
     body: &[u8],
-    catalogue: Option<&Catalogue>,
+    index: Option<&PolicyIndex>,
     now: Timestamp,
-) -> Result<AdmissionReview<DynamicObject>, Unreadable> {
+) -> Result<AdmissionReview<DynamicObject>, ReviewError> {
     let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
     if !matches!(review.types.api_version.as_str(), "admission.k8s.io/v1" | "admission.k8s.io/v1beta1") {
-        return Err(Unreadable::Version(review.types.api_version));
+        return Err(ReviewError::Version(review.types.api_version));
     }
-    let request: Request = review.try_into().map_err(|_| Unreadable::NoRequest)?;
-    let response = match question {
-        Question::MutatePolicy => mutation::without_conditions(&request),
-        Question::MutateStatus => mutation::with_conditions(&request, now),
-        Question::MutateTimestamp => mutation::with_timestamp(&request, now),
-        Question::ValidatePolicy => validation::validated(&request, catalogue),
+    let request: Request = review.try_into().map_err(|_| ReviewError::NoRequest)?;
+    let response = match endpoint {
+        Endpoint::MutatePolicy => mutation::without_conditions(&request),
+        Endpoint::MutateStatus => mutation::with_conditions(&request, now),
+        Endpoint::MutateTimestamp => mutation::with_timestamp(&request, now),
+        Endpoint::ValidatePolicy => validation::validated(&request, index),
     };
     Ok(response.into_review())
 }
 
-/// The object that is asked about, as JSON; `Null` when there is none.
+/// The object of the request as JSON; `Null` if it has none.
 pub(super) fn object(request: &Request) -> Value {
     request.object.as_ref().and_then(|object| serde_json::to_value(object).ok()).unwrap_or_default()
 }
 
-/// A refusal that the API server passes on to whoever asked it.
+/// A refusal, which the API server returns to its client.
 pub(super) fn refused(
     response: AdmissionResponse,
     code: u16,
@@ -86,7 +86,7 @@ pub(super) fn refused(
     response
 }
 
-/// Our own failure to answer.
+/// An internal error of the webhook.
 pub(super) fn failed(response: AdmissionResponse, message: &str) -> AdmissionResponse {
     refused(response, 500, "InternalError", message)
 }
@@ -124,28 +124,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_has_the_version_and_the_id_of_its_question() {
+    fn a_response_has_the_version_and_the_id_of_its_request() {
         for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
-            for question in Question::ALL {
+            for endpoint in Endpoint::ALL {
                 let body = review_of(version, "CREATE", &policy(&json!({})), &Value::Null);
-                let answer = answer(question, &body, None, now()).expect("an answer");
-                let answer = serde_json::to_value(answer).expect("JSON");
-                assert_eq!(answer["apiVersion"], version);
-                assert_eq!(answer["kind"], "AdmissionReview");
-                assert_eq!(answer["response"]["uid"], "u1");
-                assert_eq!(answer["response"]["allowed"], true, "{answer}");
+                let response = respond(endpoint, &body, None, now()).expect("an answer");
+                let response = serde_json::to_value(response).expect("JSON");
+                assert_eq!(response["apiVersion"], version);
+                assert_eq!(response["kind"], "AdmissionReview");
+                assert_eq!(response["response"]["uid"], "u1");
+                assert_eq!(response["response"]["allowed"], true, "{response}");
             }
         }
     }
 
     #[test]
-    fn what_is_no_question_gets_no_answer() {
+    fn malformed_reviews_are_refused() {
         for (body, expected) in [
-            (b"{}".to_vec(), "this is no AdmissionReview"),
-            (b"hello".to_vec(), "this is no AdmissionReview"),
+            (b"{}".to_vec(), "the body is not an AdmissionReview"),
+            (b"hello".to_vec(), "the body is not an AdmissionReview"),
             (
                 review_of("admission.k8s.io/v9", "CREATE", &policy(&json!({})), &Value::Null),
-                "v9 is not understood",
+                "unsupported version admission.k8s.io/v9",
             ),
             (
                 json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1" })
@@ -154,8 +154,8 @@ pub(super) mod tests {
                 "no request",
             ),
         ] {
-            let refusal = answer(Question::ValidatePolicy, &body, None, now()).expect_err("no question");
-            assert!(refusal.to_string().contains(expected), "{refusal}");
+            let error = respond(Endpoint::ValidatePolicy, &body, None, now()).expect_err("an error");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

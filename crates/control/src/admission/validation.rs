@@ -1,23 +1,23 @@
-//! Refusing a policy that can never work: one that nmstate does not understand, that refers to nothing, or that
-//! contradicts another one.
+//! Refuses a policy that can never work: one that nmstate cannot parse, that refers to a missing capture or value, or
+//! that conflicts with another policy.
 //!
-//! A policy that is stored already is not judged again unless its spec changes, so that whoever labels it, or finishes
-//! its deletion, is not held responsible for it.
+//! A stored policy is validated again only when its spec changes. Otherwise a client that labels it, or that finishes its
+//! deletion, would get errors about a spec that it did not write.
 
 use knmstate_api::{NodeNetworkConfigurationPolicy, NodeNetworkConfigurationPolicySpec};
-use knmstate_core::objections::{Candidate, NodeFacts};
+use knmstate_core::{Candidate, NodeFacts};
 use kube::core::admission::{AdmissionResponse, Operation};
 use serde_json::Value;
 
 use super::review::{Request, failed, object, refused};
 use crate::{
-    catalogue::Catalogue,
-    judgement::{Refusal, refusal_by_itself, refusal_here},
+    admission::policy_index::PolicyIndex,
+    refusal::{Refusal, refusal_in_cluster, refusal_of_spec},
 };
 
-const NOT_COMPARED: &str = "this policy was not compared with the others, because they are not known yet; the controller does it later";
+const NOT_COMPARED: &str = "this policy was not compared with the others, because the webhook has just started; the controller compares them later";
 
-pub fn validated(request: &Request, catalogue: Option<&Catalogue>) -> AdmissionResponse {
+pub(super) fn validated(request: &Request, index: Option<&PolicyIndex>) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
     let is_asked = matches!(request.operation, Operation::Create | Operation::Update);
     if !is_asked
@@ -31,12 +31,12 @@ pub fn validated(request: &Request, catalogue: Option<&Catalogue>) -> AdmissionR
         Err(error) => return failed(response, &format!("the policy cannot be read: {error}")),
     };
     let name = policy.metadata.name.as_deref().unwrap_or(&request.name);
-    match refusal(name, &policy.spec, catalogue) {
+    match refusal(name, &policy.spec, index) {
         Some(Refusal::Invalid(message)) => refused(response, 422, "Invalid", &message),
         Some(Refusal::Forbidden(message)) => refused(response, 403, "Forbidden", &message),
         None => {
             let mut response = response;
-            response.warnings = catalogue.is_none().then(|| vec![NOT_COMPARED.to_owned()]);
+            response.warnings = index.is_none().then(|| vec![NOT_COMPARED.to_owned()]);
             response
         }
     }
@@ -54,19 +54,19 @@ fn is_same_spec(request: &Request) -> bool {
 fn refusal(
     name: &str,
     spec: &NodeNetworkConfigurationPolicySpec,
-    catalogue: Option<&Catalogue>,
+    index: Option<&PolicyIndex>,
 ) -> Option<Refusal> {
     let candidate = Candidate { name, spec };
-    let Some(catalogue) = catalogue else { return refusal_by_itself(spec) };
+    let Some(index) = index else { return refusal_of_spec(spec) };
     let nodes: Vec<NodeFacts<'_>> =
-        catalogue.nodes.iter().map(|(name, labels)| NodeFacts { name, labels }).collect();
-    let others: Vec<Candidate<'_>> = catalogue
+        index.nodes.iter().map(|(name, labels)| NodeFacts { name, labels }).collect();
+    let others: Vec<Candidate<'_>> = index
         .policies
         .iter()
         .filter(|(other, policy)| *other != name && policy.metadata.deletion_timestamp.is_none())
         .map(|(name, policy)| Candidate { name, spec: &policy.spec })
         .collect();
-    refusal_here(&candidate, &others, &nodes)
+    refusal_in_cluster(&candidate, &others, &nodes)
 }
 
 #[cfg(test)]

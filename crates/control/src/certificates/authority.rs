@@ -1,4 +1,4 @@
-//! Our own certificate authority: making one, and signing with it.
+//! The controllers' own certificate authority: creates authorities and signs certificates.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use super::certificate::{Certificate, Pair};
+use super::certificate::{Certificate, CertificatePair};
 
-/// What the authority calls itself.
+/// The common name of the authority.
 const NAME: &str = "nmstate";
-/// How far the clocks of the API server and ours may be apart.
+/// How much the clocks of the API server and of the controller may differ.
 const SKEW: Duration = Duration::from_mins(5);
 
-/// What the webhook is called by the API server.
+/// The Service of the webhook, from which the DNS names of its certificate follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct WebhookNames {
     pub service: String,
     pub namespace: String,
 }
 
-impl Names {
+impl WebhookNames {
     fn common(&self) -> String {
         format!("{}.{}.pod.cluster.local", self.service, self.namespace)
     }
 
-    pub fn alternatives(&self) -> Vec<String> {
+    pub(crate) fn alternatives(&self) -> Vec<String> {
         let Self { service, namespace } = self;
         vec![
             service.clone(),
@@ -41,14 +41,14 @@ impl Names {
 
 /// An authority that can sign.
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     not_after: Timestamp,
 }
 
-impl Authority {
-    /// A new one that lives for `lifetime`.
-    pub fn make(now: Timestamp, lifetime: Duration) -> Result<Pair, Error> {
+impl CertificateAuthority {
+    /// Creates an authority that expires after `lifetime`.
+    pub fn make(now: Timestamp, lifetime: Duration) -> Result<CertificatePair, Error> {
         let key = KeyPair::generate()?;
         let mut params = params(NAME, now, now + lifetime, lifetime)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -58,9 +58,8 @@ impl Authority {
         Ok(pair(&certificate, &key))
     }
 
-    /// One that was made before; `None` when it cannot be used, as one of kubernetes-nmstate whose key is of another
-    /// kind.
-    pub fn read(pair: &Pair) -> Option<Self> {
+    /// Loads an authority; `None` if it cannot sign, such as those of kubernetes-nmstate, whose keys are of another type.
+    pub fn read(pair: &CertificatePair) -> Option<Self> {
         let certificate = Certificate::read_all(&pair.certificate).into_iter().next()?;
         let key = KeyPair::from_pem(std::str::from_utf8(&pair.key).ok()?).ok()?;
         if certificate.public_key()? != key.subject_public_key_info() {
@@ -71,7 +70,12 @@ impl Authority {
     }
 
     /// A certificate for the webhook. It ends after `lifetime`, and not after its authority.
-    pub fn issue(&self, names: &Names, now: Timestamp, lifetime: Duration) -> Result<Pair, Error> {
+    pub fn issue(
+        &self,
+        names: &WebhookNames,
+        now: Timestamp,
+        lifetime: Duration,
+    ) -> Result<CertificatePair, Error> {
         let key = KeyPair::generate()?;
         let mut params = params(&names.common(), now, (now + lifetime).min(self.not_after), lifetime)?;
         let alternatives =
@@ -104,8 +108,8 @@ fn date(time: Timestamp) -> Result<OffsetDateTime, Error> {
     OffsetDateTime::from_unix_timestamp(time.as_second()).map_err(|_| Error::Time)
 }
 
-fn pair(certificate: &rcgen::Certificate, key: &KeyPair) -> Pair {
-    Pair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() }
+fn pair(certificate: &rcgen::Certificate, key: &KeyPair) -> CertificatePair {
+    CertificatePair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() }
 }
 
 #[cfg(test)]
@@ -118,14 +122,14 @@ mod tests {
         Timestamp::from_second(1_700_000_000).expect("a time")
     }
 
-    fn names() -> Names {
-        Names { service: "nmstate-webhook".to_owned(), namespace: "nmstate".to_owned() }
+    fn names() -> WebhookNames {
+        WebhookNames { service: "nmstate-webhook".to_owned(), namespace: "nmstate".to_owned() }
     }
 
     #[test]
     fn what_an_authority_issues_is_signed_by_it_and_has_the_names_of_the_service() {
-        let root = Authority::make(now(), 2 * DAY).expect("an authority");
-        let authority = Authority::read(&root).expect("it can be read");
+        let root = CertificateAuthority::make(now(), 2 * DAY).expect("an authority");
+        let authority = CertificateAuthority::read(&root).expect("it can be read");
         let issued = authority.issue(&names(), now(), DAY).expect("a certificate");
         let leaf = issued.leaf().expect("a sound pair");
         let root = root.leaf().expect("a sound pair");
@@ -133,27 +137,37 @@ mod tests {
         assert!(leaf.is_valid_at(now()) && !leaf.is_valid_at(now() + DAY));
         assert!(leaf.has_names(&names().alternatives()));
         assert!(!leaf.has_names(&["nmstate-webhook.other.svc".to_owned()]));
-        let other = Authority::make(now(), DAY).expect("an authority").leaf().expect("a sound pair");
+        let other =
+            CertificateAuthority::make(now(), DAY).expect("an authority").leaf().expect("a sound pair");
         assert!(!leaf.is_signed_by(&other));
     }
 
     #[test]
     fn nothing_outlives_its_authority() {
-        let root = Authority::make(now(), DAY).expect("an authority");
-        let issued = Authority::read(&root).expect("it can be read").issue(&names(), now(), 9 * DAY);
+        let root = CertificateAuthority::make(now(), DAY).expect("an authority");
+        let issued =
+            CertificateAuthority::read(&root).expect("it can be read").issue(&names(), now(), 9 * DAY);
         let leaf = issued.expect("a certificate").leaf().expect("a sound pair");
         assert_eq!(leaf.not_after, now() + DAY);
     }
 
     #[test]
     fn a_pair_of_strangers_is_none() {
-        let (one, other) =
-            (Authority::make(now(), DAY).expect("one"), Authority::make(now(), DAY).expect("another"));
-        let mixed = Pair { certificate: one.certificate.clone(), key: other.key };
-        assert!(Authority::read(&mixed).is_none());
+        let (one, other) = (
+            CertificateAuthority::make(now(), DAY).expect("one"),
+            CertificateAuthority::make(now(), DAY).expect("another"),
+        );
+        let mixed = CertificatePair { certificate: one.certificate.clone(), key: other.key };
+        assert!(CertificateAuthority::read(&mixed).is_none());
         assert!(mixed.leaf().is_none());
         assert!(mixed.certified().expect_err("strangers").to_string().contains("does not belong"));
-        assert!(Authority::read(&Pair { certificate: one.certificate, key: b"hush".to_vec() }).is_none());
-        assert!(Authority::read(&Pair::default()).is_none());
+        assert!(
+            CertificateAuthority::read(&CertificatePair {
+                certificate: one.certificate,
+                key: b"hush".to_vec()
+            })
+            .is_none()
+        );
+        assert!(CertificateAuthority::read(&CertificatePair::default()).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Whom the API server trusts: the `caBundle` of each webhook.
+//! The `caBundle` of each webhook: the authorities that the API server trusts.
 
 use k8s_openapi::{
     ByteString,
@@ -13,20 +13,20 @@ use super::certificate::Certificate;
 
 /// The bundle of one webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle {
+pub(super) struct Bundle {
     pub webhook: String,
     pub certificates: Vec<Certificate>,
 }
 
-/// The webhook configurations, as far as they are there.
+/// The webhook configurations; `None` if one does not exist.
 #[derive(Clone, Debug, Default)]
-pub struct Webhooks {
+pub(super) struct Webhooks {
     pub mutating: Option<MutatingWebhookConfiguration>,
     pub validating: Option<ValidatingWebhookConfiguration>,
 }
 
 impl Webhooks {
-    pub fn bundles(&self) -> Vec<Bundle> {
+    pub(super) fn bundles(&self) -> Vec<Bundle> {
         let mut bundles = self.mutating_bundles();
         bundles.extend(self.validating_bundles());
         bundles
@@ -43,14 +43,14 @@ impl Webhooks {
         webhooks.map(|webhook| bundle(&webhook.name, &webhook.client_config)).collect()
     }
 
-    /// The patch that gives the mutating webhooks the wanted bundles; `None` when they have them.
-    pub fn mutating_patch(&self, wanted: impl Fn(&Bundle) -> Vec<Certificate>) -> Option<Value> {
+    /// The patch that sets the wanted bundles of the mutating webhooks; `None` if they have them.
+    pub(super) fn mutating_patch(&self, wanted: impl Fn(&Bundle) -> Vec<Certificate>) -> Option<Value> {
         let version = self.mutating.as_ref()?.resource_version();
         patch(&self.mutating_bundles(), version.as_deref(), wanted)
     }
 
     /// The same for the validating ones.
-    pub fn validating_patch(&self, wanted: impl Fn(&Bundle) -> Vec<Certificate>) -> Option<Value> {
+    pub(super) fn validating_patch(&self, wanted: impl Fn(&Bundle) -> Vec<Certificate>) -> Option<Value> {
         let version = self.validating.as_ref()?.resource_version();
         patch(&self.validating_bundles(), version.as_deref(), wanted)
     }
@@ -62,7 +62,7 @@ fn bundle(webhook: &str, client: &WebhookClientConfig) -> Bundle {
     Bundle { webhook: webhook.to_owned(), certificates }
 }
 
-/// Webhooks are merged by name, so nothing else of them is touched; and only if they are still as they were seen.
+/// A strategic merge patch merges webhooks by name, so other fields stay. The resource version makes it fail if the object has changed. has changed.
 fn patch(
     bundles: &[Bundle],
     version: Option<&str>,

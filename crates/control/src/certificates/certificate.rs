@@ -1,4 +1,4 @@
-//! What is read from a certificate.
+//! Certificates, with and without their keys, and how they are parsed.
 
 use std::{fmt, sync::Arc};
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// The certificates of a text, in their order; what cannot be read is left out.
+    /// The certificates in PEM, in their order; those that cannot be parsed are left out.
     pub fn read_all(text: &[u8]) -> Vec<Self> {
         let text = String::from_utf8_lossy(text);
         let blocks = text.split(BEGIN).skip(1).filter_map(|block| block.split_once(END));
@@ -66,7 +66,7 @@ impl Certificate {
         own.issuer() == other.subject() && own.verify_signature(Some(other.public_key())).is_ok()
     }
 
-    /// Whether it is good for each of these DNS names.
+    /// Whether it is valid for all of these DNS names.
     pub fn has_names(&self, names: &[String]) -> bool {
         let Ok((_, own)) = X509Certificate::from_der(&self.der) else { return false };
         let Ok(Some(alternatives)) = own.subject_alternative_name() else { return false };
@@ -79,7 +79,7 @@ impl Certificate {
         })
     }
 
-    /// The public key, as it stands in the certificate.
+    /// The public key, as it is encoded in the certificate.
     pub(super) fn public_key(&self) -> Option<Vec<u8>> {
         let (_, own) = X509Certificate::from_der(&self.der).ok()?;
         Some(own.public_key().raw.to_vec())
@@ -88,42 +88,42 @@ impl Certificate {
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificatePair {
     pub certificate: Vec<u8>,
     pub key: Vec<u8>,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for CertificatePair {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a certificate and its key")
     }
 }
 
-/// Why a pair cannot be served. It says nothing of the key itself.
+/// Why a pair cannot be served. The messages do not contain the key.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
-    #[error("there is no certificate in it that can be read")]
+pub enum UnusablePair {
+    #[error("it has no valid certificate")]
     NoCertificate,
-    #[error("there is no key in it that can be read")]
+    #[error("it has no valid private key")]
     NoKey,
-    #[error("the key does not belong to the certificate")]
-    Strangers,
+    #[error("the private key does not belong to the certificate")]
+    KeyMismatch,
 }
 
-impl Pair {
-    /// The pair as TLS serves it.
-    pub fn certified(&self) -> Result<CertifiedKey, Unfit> {
+impl CertificatePair {
+    /// The pair in the form that rustls serves.
+    pub fn certified(&self) -> Result<CertifiedKey, UnusablePair> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(Unfit::NoCertificate)?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| Unfit::NoKey)?;
+        let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(UnusablePair::NoCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| UnusablePair::NoKey)?;
         CertifiedKey::from_der(chain, key, &Arc::new(ring::default_provider())).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => Unfit::Strangers,
-            rustls::Error::InvalidCertificate(_) => Unfit::NoCertificate,
-            _ => Unfit::NoKey,
+            rustls::Error::InconsistentKeys(_) => UnusablePair::KeyMismatch,
+            rustls::Error::InvalidCertificate(_) => UnusablePair::NoCertificate,
+            _ => UnusablePair::NoKey,
         })
     }
 
-    /// The certificate itself, if the pair can be served.
+    /// The first certificate, if the pair can be served.
     pub fn leaf(&self) -> Option<Certificate> {
         self.certified().ok()?;
         Certificate::read_all(&self.certificate).into_iter().next()

@@ -1,27 +1,27 @@
-//! How long certificates live, and how long two of them overlap.
+//! How long certificates are valid, and how long two of them overlap.
 
 use std::time::Duration;
 
 use knmstate_api::nmstate::SelfSignConfiguration;
 
 const HOUR: Duration = Duration::from_hours(1);
-/// Certificates count in whole seconds.
+/// Validity has a resolution of one second.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// The intervals of certificates.
+/// When certificates are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Intervals {
-    /// How long an authority lives.
+pub struct RotationIntervals {
+    /// The lifetime of an authority.
     pub authority: Duration,
-    /// How long before its end an authority is replaced; so long, both are trusted.
+    /// How long before it expires an authority is replaced. Both are trusted in that time.
     pub authority_overlap: Duration,
-    /// How long a certificate of the webhook lives.
+    /// The lifetime of a certificate of the webhook.
     pub certificate: Duration,
-    /// How long before its end a certificate is replaced.
+    /// How long before it expires a certificate is replaced.
     pub certificate_overlap: Duration,
 }
 
-impl Default for Intervals {
+impl Default for RotationIntervals {
     fn default() -> Self {
         Self {
             authority: 8760 * HOUR,
@@ -32,9 +32,9 @@ impl Default for Intervals {
     }
 }
 
-/// The intervals that an admin wants, as far as they make sense; and what does not, to be told. What is absent keeps
-/// its default, and gives way to what is there.
-pub fn intervals(wanted: Option<&SelfSignConfiguration>) -> (Intervals, Vec<String>) {
+/// The intervals that the NMState asks for, and a remark for each value that had to be corrected. A missing value has its
+/// default, reduced where it does not fit those that are given.
+pub(crate) fn parse_intervals(wanted: Option<&SelfSignConfiguration>) -> (RotationIntervals, Vec<String>) {
     let nothing = SelfSignConfiguration::default();
     let wanted = wanted.unwrap_or(&nothing);
     let mut remarks = Vec::new();
@@ -43,12 +43,15 @@ pub fn intervals(wanted: Option<&SelfSignConfiguration>) -> (Intervals, Vec<Stri
         match go_duration(text) {
             Some(length) if length >= SHORTEST => Some(length),
             Some(_) => {
-                remarks.push(format!("{key} is {text}, which is too short; {} is used", told(SHORTEST)));
+                remarks.push(format!(
+                    "{key} is {text}, which is too short; {} is used",
+                    format_duration(SHORTEST)
+                ));
                 Some(SHORTEST)
             }
             None => {
                 remarks.push(format!(
-                    "{key} is {text:?}, which is no duration such as \"24h\"; the default is used"
+                    "{key} is {text:?}, which is not a duration such as \"24h\"; the default is used"
                 ));
                 None
             }
@@ -59,21 +62,21 @@ pub fn intervals(wanted: Option<&SelfSignConfiguration>) -> (Intervals, Vec<Stri
     let certificate = read("certRotateInterval", wanted.cert_rotate_interval.as_ref());
     let certificate_overlap = read("certOverlapInterval", wanted.cert_overlap_interval.as_ref());
 
-    let default = Intervals::default();
+    let default = RotationIntervals::default();
     let authority = authority.unwrap_or(default.authority);
     let mut at_most = |key: &str, wanted: Option<Duration>, default: Duration, most: Duration, of: &str| {
         if let Some(wanted) = wanted.filter(|wanted| *wanted > most) {
             remarks.push(format!(
                 "{key} is {}, which is more than {of} allows; {} is used",
-                told(wanted),
-                told(most)
+                format_duration(wanted),
+                format_duration(most)
             ));
         }
         wanted.unwrap_or(default).min(most)
     };
     let certificate =
         at_most("certRotateInterval", certificate, default.certificate, authority, "caRotateInterval");
-    // An overlap as long as the whole life would replace a certificate as soon as it is made.
+    // An overlap as long as the whole lifetime would replace a certificate as soon as it is created.
     let authority_overlap = at_most(
         "caOverlapInterval",
         authority_overlap,
@@ -88,10 +91,10 @@ pub fn intervals(wanted: Option<&SelfSignConfiguration>) -> (Intervals, Vec<Stri
         certificate / 2,
         "half of certRotateInterval",
     );
-    (Intervals { authority, authority_overlap, certificate, certificate_overlap }, remarks)
+    (RotationIntervals { authority, authority_overlap, certificate, certificate_overlap }, remarks)
 }
 
-fn told(length: Duration) -> String {
+fn format_duration(length: Duration) -> String {
     let seconds = length.as_secs();
     if seconds > 0 && seconds.is_multiple_of(3600) {
         format!("{}h", seconds / 3600)
@@ -100,7 +103,7 @@ fn told(length: Duration) -> String {
     }
 }
 
-/// A duration as Go reads it: `1h30m`, `1.5h`, `100ms`. Anything below a nanosecond is cut off.
+/// A duration in Go's syntax: `1h30m`, `1.5h`, `100ms`. Fractions of a nanosecond are cut off.
 fn go_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -152,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_keeps_its_default_and_what_makes_no_sense_gives_way() {
+    fn missing_values_have_defaults_and_invalid_ones_are_corrected() {
         // Seconds: authority, its overlap, certificate, its overlap; and how many remarks.
         for (texts, seconds, remarks) in [
             (["", "", "", ""], [31_536_000, 86_400, 15_768_000, 86_400], 0),
             (["8760h0m0s", "24h0m0s", "4380h0m0s", "24h0m0s"], [31_536_000, 86_400, 15_768_000, 86_400], 0),
-            // A part of the configuration is enough; the defaults give way without a word.
+            // Part of the configuration is enough; defaults that do not fit are reduced without a remark.
             (["10h", "", "", ""], [36_000, 18_000, 36_000, 18_000], 0),
             (["", "", "10h", ""], [31_536_000, 86_400, 36_000, 18_000], 0),
             (["10h", "10h", "10h", "1h"], [36_000, 18_000, 36_000, 3600], 1),
@@ -166,21 +169,21 @@ mod tests {
             (["12s", "4s", "8s", "3s"], [12, 4, 8, 3], 0),
             (["100h", "1ms", "", ""], [360_000, 2, 360_000, 86_400], 1),
         ] {
-            let (found, said) = intervals(Some(&wanted(texts)));
+            let (found, remarked) = parse_intervals(Some(&wanted(texts)));
             let [authority, authority_overlap, certificate, certificate_overlap] =
                 seconds.map(Duration::from_secs);
             assert_eq!(
                 found,
-                Intervals { authority, authority_overlap, certificate, certificate_overlap },
+                RotationIntervals { authority, authority_overlap, certificate, certificate_overlap },
                 "{texts:?}"
             );
-            assert_eq!(said.len(), remarks, "{texts:?}: {said:?}");
+            assert_eq!(remarked.len(), remarks, "{texts:?}: {remarked:?}");
         }
-        assert_eq!(intervals(None), (Intervals::default(), Vec::new()));
+        assert_eq!(parse_intervals(None), (RotationIntervals::default(), Vec::new()));
     }
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_have_the_syntax_of_go() {
         for (text, expected) in [
             ("1h", Some(3_600_000)),
             ("1h30m", Some(5_400_000)),

@@ -1,27 +1,31 @@
-//! The certificates by which the API server knows that it speaks to our webhook.
+//! The certificate of the webhook, by which the API server authenticates it.
 //!
-//! On plain Kubernetes we are our own authority. The leader keeps two Secrets and the `caBundle` of the webhook
-//! configurations ([`keeper`], which does what [`plan`] says); every replica serves what the Secret holds ([`serving`]).
-//! Where something else makes the certificates (service-ca of OpenShift, cert-manager.io), the keeper is not run.
+//! On plain Kubernetes the controllers have a certificate authority of their own. The leader writes two Secrets and the
+//! `caBundle` of the webhook configurations ([`rotation`], in the steps of [`next_step`]); every replica serves the
+//! certificate in the Secret ([`served`]). Where service-ca of OpenShift or cert-manager.io makes the certificate, no
+//! rotation runs.
 //!
 //! ```text
-//!   nmstate-ca          ca.crt, ca.key: the authority; previous.crt: those before it that have not ended yet
-//!   caBundle            the authority and the previous ones: whom the API server trusts
+//!   nmstate-ca          ca.crt, ca.key: the authority; previous.crt: earlier ones that have not expired
+//!   caBundle            the authority and the earlier ones: the roots that the API server trusts
 //!   nmstate-webhook     tls.crt, tls.key: what is served
 //! ```
 //!
-//! A new authority is trusted for a while before anything that it has signed is served, and an old one stays trusted
-//! until it ends. Each step is found anew from what is there, so it does not matter where the one before was cut off.
+//! A new authority is trusted for a while before anything signed by it is served, and an old one stays trusted until it
+//! expires. Each step follows from the objects as they are, so a rotation may be interrupted anywhere.
 
-pub mod authority;
+mod authority;
 mod bundles;
-pub mod certificate;
-pub mod intervals;
-pub mod keeper;
-pub mod plan;
-pub mod serving;
-mod wake;
+mod certificate;
+mod changes;
+mod intervals;
+mod next_step;
+mod rotation;
+mod served;
 
-pub use intervals::{Intervals, intervals};
-pub use keeper::keep;
-pub use serving::{Serving, Source};
+pub use authority::{CertificateAuthority, WebhookNames};
+pub use certificate::CertificatePair;
+pub use intervals::RotationIntervals;
+pub(crate) use intervals::parse_intervals;
+pub use rotation::{RotationOptions, rotate};
+pub use served::{CertificateSource, ServedCertificate};

@@ -12,20 +12,17 @@ use tokio_rustls::{
 
 use super::*;
 use crate::{
-    certificates::{
-        authority::{Authority, Names},
-        certificate::Pair,
-    },
+    certificates::{CertificateAuthority, CertificatePair, WebhookNames},
     tls_listener::TlsListener,
 };
 
 const EVERY: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
 
-/// A listener on loopback that says nothing, whose profile is in a file.
+/// A listener on loopback that sends nothing, with its profile in a file.
 struct Server {
     address: std::net::SocketAddr,
-    authority: Pair,
-    folder: tempfile::TempDir,
+    authority: CertificatePair,
+    directory: tempfile::TempDir,
     tls: Tls,
     _listener: TlsListener,
 }
@@ -38,19 +35,20 @@ fn clock() -> Timestamp {
 impl Server {
     async fn start() -> Self {
         let hour = Duration::from_hours(1);
-        let authority = Authority::make(clock(), hour).unwrap();
-        let names = Names { service: "s".to_owned(), namespace: "n".to_owned() };
-        let serving = Serving::new();
-        serving.replace(&Authority::read(&authority).unwrap().issue(&names, clock(), hour).unwrap());
+        let authority = CertificateAuthority::make(clock(), hour).unwrap();
+        let names = WebhookNames { service: "s".to_owned(), namespace: "n".to_owned() };
+        let serving = ServedCertificate::new();
+        serving
+            .replace(&CertificateAuthority::read(&authority).unwrap().issue(&names, clock(), hour).unwrap());
         let tls = Tls::new(&serving).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let listener = TlsListener::start(listener, tls.clone()).unwrap();
-        Self { address, authority, folder: tempfile::tempdir().unwrap(), tls, _listener: listener }
+        Self { address, authority, directory: tempfile::tempdir().unwrap(), tls, _listener: listener }
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("profile.json")
+        self.directory.path().join("profile.json")
     }
 
     async fn use_profile(&self, profile: &Value) -> Result<(), ProfileError> {
@@ -94,7 +92,7 @@ fn agreed(stream: &TlsStream<TcpStream>) -> (&'static str, String, &'static str)
 async fn a_minimum_of_1_3_refuses_1_2_and_takes_effect_on_new_connections_alone() {
     let server = Server::start().await;
     server.tls.load(&server.file()).await.expect("no file is no error");
-    let mut old = server.connect(&[&TLS12]).await.expect("the usual");
+    let mut old = server.connect(&[&TLS12]).await.expect("the default");
 
     server.use_profile(&json!({"minTLSVersion": "VersionTLS13"})).await.unwrap();
     let error = server.connect(&[&TLS12]).await.expect_err("1.2 is refused");
@@ -105,11 +103,11 @@ async fn a_minimum_of_1_3_refuses_1_2_and_takes_effect_on_new_connections_alone(
 
     std::fs::remove_file(server.file()).unwrap();
     server.tls.load(&server.file()).await.unwrap();
-    server.connect(&[&TLS12]).await.expect("the usual again");
+    server.connect(&[&TLS12]).await.expect("the default again");
 }
 
 #[tokio::test]
-async fn ciphers_and_curves_are_kept_to() {
+async fn ciphers_and_curves_are_honored() {
     const CHACHA: &str = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
     let server = Server::start().await;
     let profile = json!({
@@ -122,7 +120,7 @@ async fn ciphers_and_curves_are_kept_to() {
     assert_eq!(found, ("TLSv1_2", CHACHA.to_owned(), "secp384r1"));
     let found = agreed(&server.connect(&[&TLS13]).await.unwrap());
     assert_eq!(found, ("TLSv1_3", "TLS_AES_256_GCM_SHA384".to_owned(), "secp384r1"));
-    // Whoever has nothing in common with it is refused.
+    // A client without a common cipher is refused.
     let without = |name: &str| {
         let mut provider = ring::default_provider();
         provider.cipher_suites.retain(|suite| iana_name(suite) != name);
@@ -144,23 +142,23 @@ async fn a_profile_that_cannot_be_used_is_refused_and_the_one_before_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_file_is_kept_up_with() {
+async fn the_file_is_followed() {
     let server = Server::start().await;
     let following = tokio::spawn(server.tls.clone().follow(server.file()));
-    let spoken = || server.tls.current.read().unwrap().profile.clone().map(|profile| profile.min_tls_version);
+    let in_use = || server.tls.current.read().unwrap().profile.clone().map(|profile| profile.min_tls_version);
     for min in ["VersionTLS12", "VersionTLS13"] {
         std::fs::write(server.file(), json!({"minTLSVersion": min}).to_string()).unwrap();
         let arrives = async {
-            while spoken().as_deref() != Some(min) {
+            while in_use().as_deref() != Some(min) {
                 sleep(Duration::from_secs(1)).await;
             }
         };
-        tokio::time::timeout(3 * LOOK, arrives).await.expect("it holds within two looks");
+        tokio::time::timeout(3 * POLL_INTERVAL, arrives).await.expect("it is used within two polls");
     }
     following.abort();
 }
 
-/// Else a profile that is honoured would be left without what it asks for.
+/// Otherwise a profile that counts as honored could lack what it asks for.
 #[test]
 fn everything_that_a_profile_can_name_is_there() {
     let all = honor(&TlsProfile {

@@ -1,4 +1,4 @@
-//! What goes first, and that it always fits.
+//! The order of the steps, and that the result always fits.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn everything() -> Document {
 }
 
 #[test]
-fn what_fits_is_left_alone() {
+fn a_report_that_fits_is_not_changed() {
     let state = everything();
     let exactly = size(&state);
     assert_eq!(exactly, json!(state).to_string().len());
@@ -52,9 +52,9 @@ fn what_fits_is_left_alone() {
     assert_eq!(fit(state.clone(), BUDGET), (state, vec![]));
 }
 
-/// With ever less room: what is said, in the order in which it is left out.
+/// With less and less room: the descriptions, in the order of the steps.
 #[test]
-fn the_least_useful_goes_first_and_is_said_in_words() {
+fn the_least_useful_parts_are_left_out_first_and_described() {
     let (mut state, mut bytes) = (everything(), size(&everything()));
     let mut history = Vec::new();
     while bytes > 2 {
@@ -65,11 +65,11 @@ fn the_least_useful_goes_first_and_is_said_in_words() {
             state = fitting;
         }
     }
-    let mut said: Vec<String> = Vec::new();
+    let mut last: Vec<String> = Vec::new();
     let mut news = Vec::new();
     for omitted in history {
-        news.extend(omitted.iter().filter(|words| !said.contains(words)).cloned());
-        said = omitted;
+        news.extend(omitted.iter().filter(|text| !last.contains(text)).cloned());
+        last = omitted;
     }
     assert_eq!(
         news,
@@ -94,9 +94,9 @@ fn the_least_useful_goes_first_and_is_said_in_words() {
             "3 interfaces",
         ]
     );
-    // What is covered by a later step is not said twice.
+    // A later step replaces the descriptions of the steps that it covers.
     assert_eq!(
-        said,
+        last,
         [
             "1 bridge mapping of OVN",
             "2 unmanaged interfaces of type tun",
@@ -109,12 +109,12 @@ fn the_least_useful_goes_first_and_is_said_in_words() {
 }
 
 #[test]
-fn addresses_ports_default_routes_and_name_servers_outlast_the_rest() {
+fn addresses_ports_default_routes_and_name_servers_are_kept_longest() {
     let (mut state, mut bytes) = (everything(), size(&everything()));
-    // As small as it gets while the details of interfaces with addresses are there.
+    // The smallest report that still has the details of interfaces with addresses.
     while bytes > 2 {
         let (fitting, omitted) = fit(everything(), bytes);
-        if omitted.iter().any(|words| words.ends_with("name and type")) {
+        if omitted.iter().any(|text| text.ends_with("name and type")) {
             break;
         }
         (state, bytes) = (fitting, bytes - 1);
@@ -170,11 +170,11 @@ proptest! {
             let whole = size(&state);
             let (fitting, omitted) = fit(state.clone(), bytes);
             prop_assert!(size(&fitting) <= bytes);
-            prop_assert_eq!(omitted.is_empty() && fitting == state, whole <= bytes, "silent, or for nothing");
+            prop_assert_eq!(omitted.is_empty() && fitting == state, whole <= bytes, "left out without a description, or without need");
         }
     }
 
-    /// More room never means less of anything: the steps are always taken in the same order.
+    /// More room never means that more is left out: the steps always have the same order.
     #[test]
     fn with_more_room_no_more_is_left_out(state in observed(), bytes in 2_usize..2_000, more in 0_usize..2_000) {
         let (little, _) = fit(state.clone(), bytes);
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// Whether everything in `part` is in `whole`, at the same place but for gaps in lists.
+/// Whether everything in `part` is in `whole`, in the same place except for gaps in lists.
 fn is_part_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => {

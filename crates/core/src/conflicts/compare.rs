@@ -1,17 +1,15 @@
 //! Comparing two values of the same key.
 
-use std::net::IpAddr;
-
+use knmstate_document::{Document, scalar::same_value, secrets};
 use serde_json::Value;
 
 use super::{Conflict, Open};
-use crate::{document::Document, secrets};
 
-/// Values are told up to this length.
+/// The longest value that is shown.
 const SHOWN: usize = 60;
 
-/// The first key that two entries for the same thing say differently. What is `running` is what was found somewhere, and
-/// no wish.
+/// The first key that two entries for the same thing set to different values. `running` was found on a machine, and is
+/// not desired.
 pub(super) fn entry_difference(
     here: &Document,
     there: &Document,
@@ -23,7 +21,7 @@ pub(super) fn entry_difference(
         .find_map(|(key, value)| difference(value, there.get(key)?, key, &format!("{path}.{key}"), open))
 }
 
-/// The first difference between two values of `key`. What one of them leaves out is no difference.
+/// The first difference between two values of `key`. A key that one of them leaves out is no difference.
 pub(super) fn difference(here: &Value, there: &Value, key: &str, path: &str, open: Open) -> Option<Conflict> {
     if here.is_null() || there.is_null() {
         return None;
@@ -32,7 +30,7 @@ pub(super) fn difference(here: &Value, there: &Value, key: &str, path: &str, ope
         return (open == Open::Differs).then(|| found(here, there, key, path));
     }
     match (here, there) {
-        // Nothing below the key is an order to remove everything below it.
+        // An empty map removes everything below the key.
         (Value::Object(one), Value::Object(other)) if is_purge(key) && one.is_empty() != other.is_empty() => {
             Some(found(here, there, key, path))
         }
@@ -42,7 +40,7 @@ pub(super) fn difference(here: &Value, there: &Value, key: &str, path: &str, ope
                 let name = entry.get(identity)?;
                 let same = other
                     .iter()
-                    .find(|other| other.get(identity).is_some_and(|other| is_same(name, other)))?;
+                    .find(|other| other.get(identity).is_some_and(|other| same_value(name, other)))?;
                 entry_difference(
                     entry.as_object()?,
                     same.as_object()?,
@@ -52,11 +50,11 @@ pub(super) fn difference(here: &Value, there: &Value, key: &str, path: &str, ope
             }),
             None => (!is_same_list(one, other, key)).then(|| found(here, there, key, path)),
         },
-        _ => (!is_same(here, there)).then(|| found(here, there, key, path)),
+        _ => (!same_value(here, there)).then(|| found(here, there, key, path)),
     }
 }
 
-/// What the entries of a list are told apart by, where nmstate merges the list entry by entry.
+/// The key that identifies the entries of a list, where nmstate merges the list entry by entry.
 fn identity(key: &str) -> Option<&'static str> {
     match key {
         "alt-names" => Some("name"),
@@ -66,13 +64,13 @@ fn identity(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The sections that an empty map empties.
+/// Whether an empty map removes all that the section has.
 fn is_purge(key: &str) -> bool {
     matches!(key, "config" | "ovs-db" | "external_ids" | "other_config")
 }
 
-/// Whether a value is not known before a reference is filled in. A map is looked into key by key; a list is compared as
-/// a whole, so one reference in it leaves all of it open.
+/// Whether a value is not known before a reference is filled in. A map is compared key by key; a list is compared as a
+/// whole, so one reference in it leaves all of it open.
 fn is_open(value: &Value) -> bool {
     fn is_below(value: &Value) -> bool {
         match value {
@@ -88,34 +86,10 @@ fn is_open(value: &Value) -> bool {
 /// Only name servers and search domains have an order.
 fn is_same_list(one: &[Value], other: &[Value], key: &str) -> bool {
     if matches!(key, "server" | "search") {
-        return one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other));
+        return one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_value(one, other));
     }
-    one.iter().all(|entry| other.iter().any(|other| is_same(entry, other)))
-        && other.iter().all(|entry| one.iter().any(|one| is_same(entry, one)))
-}
-
-/// nmstate reads `"1500"` and `1500`, and any spelling of an address, as the same.
-pub(super) fn is_same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| is_same(value, other)))
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
-        }
-        (Value::String(one), Value::String(other)) => {
-            let address = |text: &str| text.parse::<IpAddr>().ok();
-            one == other || address(one).is_some_and(|one| Some(one) == address(other))
-        }
-        (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {
-            number.to_string() == text.as_str()
-        }
-        (Value::String(text), Value::Bool(yes)) | (Value::Bool(yes), Value::String(text)) => {
-            text == if *yes { "true" } else { "false" }
-        }
-        (one, other) => one == other,
-    }
+    one.iter().all(|entry| other.iter().any(|other| same_value(entry, other)))
+        && other.iter().all(|entry| one.iter().any(|one| same_value(entry, one)))
 }
 
 pub(super) fn found(here: &Value, there: &Value, key: &str, path: &str) -> Conflict {

@@ -1,15 +1,15 @@
 //! Whether two desired states of one node can both be kept.
 //!
-//! Two documents conflict where both say something about the same thing and do not say the same. What they say of
-//! different keys adds up, because nmstate merges a document into what is there:
+//! Two documents conflict where both set the same key to different values. Different keys add up, because nmstate
+//! merges a document into the current state:
 //!
 //! - an interface is merged key by key; so is everything below it that is a map;
-//! - a list replaces the one that was there (addresses, ports, name servers), so lists have to be equal;
-//! - routes, rules, mappings, alternative names and virtual functions are merged entry by entry, so only entries that
-//!   mean the same one are compared;
-//! - `state: absent` leaves nothing that anybody else could have said about the interface.
+//! - a list replaces the current one (addresses, ports, name servers), so lists have to be equal;
+//! - routes, rules, mappings, alternative names and virtual functions are merged entry by entry, so only entries with
+//!   the same identity are compared;
+//! - `state: absent` removes every key of the interface, so it conflicts with any.
 //!
-//! What a capture will stand for is known on the node only: such a value conflicts with nothing.
+//! The value of a capture is known on the node only: such a value conflicts with nothing.
 
 mod compare;
 mod controllers;
@@ -19,17 +19,23 @@ mod subjects;
 use std::fmt;
 
 use knmstate_api::State;
+use knmstate_document::{
+    Document, interfaces,
+    interfaces::{interface_name, is_same_interface},
+    is_absent,
+    references::with_main_keys,
+    text,
+};
 
-use crate::document::{Document, interfaces, is_absent, text};
 use compare::{difference, entry_difference};
 pub(crate) use subjects::Subjects;
 
-/// What two documents say differently.
+/// A key that two documents set to different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Where, such as `interfaces[eth1].mtu`.
     pub path: String,
-    /// What each of them says, short enough for a sentence; `None` when it is secret.
+    /// The value in each of them, short enough for a sentence; `None` when it is secret.
     pub values: Option<[String; 2]>,
 }
 
@@ -42,12 +48,12 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// How a reference counts that is not filled in.
+/// How a reference that is not filled in counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// It conflicts with nothing.
     Agrees,
-    /// It may become anything, so it may conflict with anything.
+    /// It may get any value, so it may conflict with any.
     Differs,
 }
 
@@ -72,7 +78,7 @@ fn first(here: &Document, there: &Document, open: Open) -> Option<Conflict> {
 fn in_interfaces(here: &Document, there: &Document, open: Open) -> Option<Conflict> {
     interfaces(here).find_map(|one| {
         interfaces(there).filter(|other| is_same_interface(one, other)).find_map(|other| {
-            let path = format!("interfaces[{}]", text(one, "name"));
+            let path = format!("interfaces[{}]", interface_name(one));
             if is_absent(one) != is_absent(other) {
                 let state = |interface: &Document| match text(interface, "state") {
                     "" => "configured".to_owned(),
@@ -84,19 +90,9 @@ fn in_interfaces(here: &Document, there: &Document, open: Open) -> Option<Confli
             if is_absent(one) {
                 return None;
             }
-            entry_difference(one, other, &path, open)
+            entry_difference(&with_main_keys(one), &with_main_keys(other), &path, open)
         })
     })
-}
-
-/// By name. An OVS bridge is no interface of the kernel, and may be called like one.
-fn is_same_interface(one: &Document, other: &Document) -> bool {
-    let name = text(one, "name");
-    if name.is_empty() || name.contains("{{") || name != text(other, "name") {
-        return false;
-    }
-    let types = [text(one, "type"), text(other, "type")];
-    types[0] == types[1] || types.contains(&"") || !types.contains(&"ovs-bridge")
 }
 
 fn in_other_sections(here: &Document, there: &Document, open: Open) -> Option<Conflict> {

@@ -1,127 +1,100 @@
-//! Routes and rules: lists that nmstate merges entry by entry, so only those that mean the same one can conflict.
+//! Routes and rules: lists that nmstate merges entry by entry, so only entries with the same identity can conflict.
 
-use serde_json::Value;
-
-use super::{
-    Conflict, Open,
-    compare::{is_same, shown},
+use knmstate_document::{
+    Document,
+    address::parse_network,
+    config_routes, config_rules, is_absent,
+    routing::{
+        canonical_route_or_as_written, canonical_rule_or_as_written, claim_the_same_place, is_same_route,
+        is_same_rule, matches, route_name,
+    },
+    scalar::same_value,
+    text,
 };
-use crate::document::{Document, MAIN_TABLE, config_routes, is_absent, objects, text};
 
-/// What a route is found by; a route with another metric is a spare one, and not the same.
-const ROUTE_IDENTITY: [&str; 4] = ["destination", "next-hop-interface", "table-id", "metric"];
-/// What a packet has to be like for a rule to apply; rules with different priorities are two.
-const RULE_IDENTITY: [&str; 9] = [
-    "ip-from",
-    "ip-to",
-    "family",
-    "fwmark",
-    "fwmask",
-    "iif",
-    "suppress-prefix-length",
-    "suppress-prefix-length-default",
-    "priority",
-];
+use super::{Conflict, Open, compare::shown};
+
+/// An entry as it is written, and in the one spelling.
+type Entry<'a> = (&'a Document, Document);
 
 pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<Conflict> {
-    let in_routes = pairs(config_routes(here), || config_routes(there)).find_map(|(one, other)| {
-        let path = || format!("routes.config[{}]", route_name(if is_absent(one) { other } else { one }));
-        entries(one, other, &ROUTE_IDENTITY, open, path)
-    });
-    in_routes.or_else(|| {
-        pairs(rules(here), || rules(there)).find_map(|(one, other)| {
-            let path =
-                || format!("route-rules.config[{}]", rule_name(if is_absent(one) { other } else { one }));
-            entries(one, other, &RULE_IDENTITY, open, path)
+    let routes =
+        |document| config_routes(document).map(|route| (route, canonical_route_or_as_written(route)));
+    let rules = |document| config_rules(document).map(|rule| (rule, canonical_rule_or_as_written(rule)));
+    first(routes(here), &routes(there).collect::<Vec<_>>(), open, "routes", route_name, |one, other| {
+        if is_same_route(one, other) {
+            return difference(one, other, |key| key == "metric");
+        }
+        let is_compared =
+            |key: &str| !["state", "destination", "next-hop-interface", "table-id"].contains(&key);
+        claim_the_same_place(one, other).then(|| difference(one, other, is_compared)).flatten()
+    })
+    .or_else(|| {
+        first(rules(here), &rules(there).collect::<Vec<_>>(), open, "route-rules", rule_name, |one, other| {
+            is_same_rule(one, other).then(|| difference(one, other, |key| key != "state")).flatten()
         })
     })
 }
 
-fn pairs<'a, I: Iterator<Item = &'a Document>>(
-    here: impl Iterator<Item = &'a Document>,
-    there: impl Fn() -> I,
-) -> impl Iterator<Item = (&'a Document, &'a Document)> {
-    here.flat_map(move |one| there().map(move |other| (one, other)))
-}
-
-fn rules(document: &Document) -> impl Iterator<Item = &Document> {
-    objects(document.get("route-rules").and_then(|rules| rules.get("config")))
-}
-
-fn entries(
-    one: &Document,
-    other: &Document,
-    identity: &[&str],
+/// The first conflict between entries of a section.
+fn first<'a>(
+    here: impl Iterator<Item = Entry<'a>>,
+    there: &[Entry<'a>],
     open: Open,
-    path: impl Fn() -> String,
+    section: &str,
+    name: fn(&Document) -> String,
+    difference: impl Fn(&Document, &Document) -> Option<Difference>,
 ) -> Option<Conflict> {
-    if is_open(one) || is_open(other) {
-        let apart = is_elsewhere(one, other);
-        return (open == Open::Differs && !apart).then(|| removal(path(), ["not known", "not known"]));
-    }
-    match (is_absent(one), is_absent(other)) {
-        (true, false) => removes(one, other).then(|| removal(path(), ["absent", "wanted"])),
-        (false, true) => removes(other, one).then(|| removal(path(), ["wanted", "absent"])),
-        (false, false) if identity.iter().all(|key| agree(one, other, key, identity)) => {
-            let said = one.iter().filter(|(key, _)| !identity.contains(&key.as_str()) && *key != "state");
-            said.filter_map(|(key, value)| {
-                Some((key, value, other.get(key).filter(|other| !other.is_null())?))
-            })
-            .find(|(_, value, other)| !value.is_null() && !is_same(value, other))
-            .map(|(key, value, other)| Conflict {
-                path: format!("{}.{key}", path()),
-                values: Some([shown(value), shown(other)]),
-            })
+    for (one, canonical_one) in here {
+        for (other, canonical_other) in there {
+            let path = || format!("{section}.config[{}]", name(if is_absent(one) { other } else { one }));
+            let removal =
+                |values: [&str; 2]| Conflict { path: path(), values: Some(values.map(str::to_owned)) };
+            let found = if is_open(one) || is_open(other) {
+                (open == Open::Differs && !is_elsewhere(one, other))
+                    .then(|| removal(["not known", "not known"]))
+            } else {
+                match (is_absent(one), is_absent(other)) {
+                    (true, false) => {
+                        matches(&canonical_one, canonical_other).then(|| removal(["absent", "wanted"]))
+                    }
+                    (false, true) => {
+                        matches(canonical_other, &canonical_one).then(|| removal(["wanted", "absent"]))
+                    }
+                    (false, false) => difference(&canonical_one, canonical_other).map(|(key, values)| {
+                        Conflict { path: format!("{}.{key}", path()), values: Some(values) }
+                    }),
+                    (true, true) => None,
+                }
+            };
+            if found.is_some() {
+                return found;
+            }
         }
-        (true, true) | (false, false) => None,
     }
+    None
 }
 
-/// Whether both entries have the same value of a key. A metric or priority that one leaves out is any: the machine
-/// chooses it.
-fn agree(one: &Document, other: &Document, key: &str, identity: &[&str]) -> bool {
-    let chosen = identity.last() == Some(&key);
-    match (value(one, key), value(other, key)) {
-        (None, None) => true,
-        (Some(one), Some(other)) => is_same(&one, &other),
-        _ => chosen,
-    }
-}
+/// The key that two entries set to different values, and the values.
+type Difference = (String, [String; 2]);
 
-/// A value with the spellings of the main table made one.
-fn value(entry: &Document, key: &str) -> Option<Value> {
-    let value = entry.get(key).filter(|value| !value.is_null())?;
-    let is_main = key == "table-id" && matches!(value.as_u64(), Some(0 | MAIN_TABLE));
-    (!is_main).then(|| value.clone())
-}
-
-/// An entry with `state: absent` removes every one that has all that it names.
-fn removes(absent: &Document, entry: &Document) -> bool {
-    absent
+fn difference(one: &Document, other: &Document, is_compared: impl Fn(&str) -> bool) -> Option<Difference> {
+    let both = one
         .iter()
-        .filter(|(key, value)| *key != "state" && !value.is_null())
-        .all(|(key, value)| entry.get(key).is_some_and(|other| is_same(value, other)))
+        .filter(|(key, _)| is_compared(key))
+        .filter_map(|(key, value)| Some((key, value, other.get(key)?)));
+    let mut different = both.filter(|(_, value, other)| !same_value(value, other));
+    different.next().map(|(key, value, other)| (key.clone(), [shown(value), shown(other)]))
 }
 
-fn removal(path: String, values: [&str; 2]) -> Conflict {
-    Conflict { path, values: Some(values.map(str::to_owned)) }
-}
-
-/// Whether two routes lead to different places, whatever else becomes known of them.
+/// Whether two routes have different destinations, whatever their references are filled with.
 fn is_elsewhere(one: &Document, other: &Document) -> bool {
-    let destination =
-        |route| Some(text(route, "destination")).filter(|text| !text.is_empty() && !text.contains("{{"));
+    let destination = |route| parse_network(text(route, "destination")).ok().map(|network| network.trunc());
     matches!((destination(one), destination(other)), (Some(one), Some(other)) if one != other)
 }
 
 fn is_open(entry: &Document) -> bool {
     entry.values().any(|value| value.as_str().is_some_and(|text| text.contains("{{")))
-}
-
-fn route_name(route: &Document) -> String {
-    let via = text(route, "next-hop-interface");
-    let destination = text(route, "destination");
-    if via.is_empty() { destination.to_owned() } else { format!("{destination} via {via}") }
 }
 
 fn rule_name(rule: &Document) -> String {

@@ -1,16 +1,17 @@
-//! What a policy speaks of, so that two that have nothing in common are told apart without comparing them node by node.
+//! What a policy is about, so that two that have nothing in common are not compared node by node.
 
 use std::collections::BTreeSet;
 
+use knmstate_document::{
+    Document, address::parse_network, config_routes, interfaces, interfaces::interface_name,
+    references::keys_of_ports, text,
+};
 use serde_json::Value;
 
 use super::controllers::controllers;
-use crate::{
-    document::{Document, config_routes, interfaces, text},
-    templates::is_template,
-};
+use crate::templates::is_template;
 
-/// The things that a document, with its references not yet filled in, may say something about.
+/// What a document may configure, with its references not yet filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subjects {
     named: BTreeSet<(&'static str, String)>,
@@ -26,7 +27,7 @@ impl Subjects {
                 ("description", _) => {}
                 (_, Value::String(_)) => subjects.any = true,
                 ("interfaces", _) => {
-                    let names = interfaces(document).map(|interface| text(interface, "name"));
+                    let names = interfaces(document).map(interface_name);
                     names
                         .chain(controllers(document).into_keys())
                         .for_each(|name| subjects.add("interface", name));
@@ -36,9 +37,11 @@ impl Subjects {
                     let config = value.get("config");
                     subjects.any |= config.is_some_and(|config| config.is_string() || has_text_entry(config));
                     for route in config_routes(document) {
-                        // One that removes whatever goes by an interface may mean any destination.
-                        subjects.any |= text(route, "destination").is_empty();
-                        subjects.add("route", text(route, "destination"));
+                        let destination = text(route, "destination");
+                        // A removal without a destination matches all of them.
+                        subjects.any |= destination.is_empty();
+                        let network = parse_network(destination).map(|network| network.trunc().to_string());
+                        subjects.add("route", network.as_deref().unwrap_or(destination));
                     }
                 }
                 (section, _) => {
@@ -59,7 +62,7 @@ impl Subjects {
         !self.any
     }
 
-    /// Whether the two may say something about the same thing.
+    /// Whether the two may configure the same thing.
     pub(crate) fn meet(&self, other: &Self) -> bool {
         self.any || other.any || !self.named.is_disjoint(&other.named)
     }
@@ -79,9 +82,8 @@ fn ports_are_open(list: &Value) -> bool {
             _ => false,
         }
     }
-    let sections = ["link-aggregation", "bridge", "vrf", "hsr", "controller"];
     let interfaces = list.as_array().into_iter().flatten();
     interfaces
         .filter_map(Value::as_object)
-        .any(|interface| sections.iter().filter_map(|section| interface.get(*section)).any(is_open))
+        .any(|interface| keys_of_ports().filter_map(|key| interface.get(key)).any(is_open))
 }

@@ -7,7 +7,7 @@ fn state(document: &Value) -> State {
     serde_json::from_value(document.clone()).expect("a state")
 }
 
-fn told(here: &Value, there: &Value) -> Option<String> {
+fn conflict_of(here: &Value, there: &Value) -> Option<String> {
     conflict(&state(here), &state(there)).map(|conflict| conflict.to_string())
 }
 
@@ -30,15 +30,15 @@ fn section(name: &str, entry: Value) -> Value {
 
 fn agree(table: impl IntoIterator<Item = (Value, Value)>) {
     for (here, there) in table {
-        assert_eq!(told(&here, &there), None, "{here} and {there}");
-        assert_eq!(told(&there, &here), None, "{there} and {here}");
+        assert_eq!(conflict_of(&here, &there), None, "{here} and {there}");
+        assert_eq!(conflict_of(&there, &here), None, "{there} and {here}");
     }
 }
 
 fn differ(table: impl IntoIterator<Item = (Value, Value, &'static str)>) {
     for (here, there, expected) in table {
-        assert_eq!(told(&here, &there).as_deref(), Some(expected), "{here} and {there}");
-        assert!(told(&there, &here).is_some(), "{there} and {here}");
+        assert_eq!(conflict_of(&here, &there).as_deref(), Some(expected), "{here} and {there}");
+        assert!(conflict_of(&there, &here).is_some(), "{there} and {here}");
         assert!(
             Subjects::of(&state(&here).0).meet(&Subjects::of(&state(&there).0)),
             "{here} and {there} meet"
@@ -293,10 +293,76 @@ fn the_same_route_or_rule_said_differently_is_named() {
 }
 
 #[test]
+fn an_interface_has_one_controller_in_every_spelling() {
+    let bond = interface(json!({ "name": "b", "link-aggregation": { "port": ["eth1"] } }));
+    let mut missed = Vec::new();
+    for controller in [
+        json!({ "name": "h", "type": "hsr", "hsr": { "port1": "eth1", "port2": "eth2", "protocol": "prp" } }),
+        json!({ "name": "h", "type": "hsr", "hsr": { "port1": "eth2", "port2": "eth1", "protocol": "hsr" } }),
+        json!({ "name": "h", "type": "bond", "bond": { "port": ["eth1"] } }),
+        json!({ "name": "h", "type": "bond", "bond": { "ports": ["eth1"] } }),
+        json!({ "name": "h", "link-aggregation": { "ports-config": [{ "name": "eth1", "priority": 7 }] } }),
+        json!({ "name": "h", "bridge": { "ports": [{ "name": "eth1" }] } }),
+        json!({ "name": "h", "bridge": { "port": [{ "name": "x", "bond": { "port": [{ "name": "eth1" }] } }] } }),
+        json!({ "name": "h", "vrf": { "ports": ["eth1"] } }),
+    ] {
+        let found = conflict_of(&interface(controller.clone()), &bond);
+        if found.as_deref() != Some("interfaces[eth1].controller is h here and b there") {
+            missed.push(format!("{controller}: {found:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "not seen:\n{}", missed.join("\n"));
+}
+
+#[test]
+fn the_other_name_of_a_key_is_the_same_key() {
+    differ([
+        (
+            interface(json!({ "name": "b", "type": "bond", "bond": { "mode": "active-backup" } })),
+            interface(json!({ "name": "b", "link-aggregation": { "mode": "802.3ad" } })),
+            "interfaces[b].link-aggregation.mode is active-backup here and 802.3ad there",
+        ),
+        (
+            interface(json!({ "name": "b", "bridge": { "ports": [{ "name": "eth1" }] } })),
+            interface(json!({ "name": "b", "bridge": { "port": [{ "name": "eth2" }] } })),
+            "interfaces[b].bridge.port is [{\"name\":\"eth1\"}] here and [{\"name\":\"eth2\"}] there",
+        ),
+    ]);
+}
+
+#[test]
+fn a_route_is_the_same_whatever_its_metric() {
+    let via = |destination: &str, address: &str, metric: u32| {
+        route(
+            json!({ "destination": destination, "next-hop-interface": "e", "next-hop-address": address, "metric": metric }),
+        )
+    };
+    differ([
+        (
+            via("10.0.0.0/8", "10.1.0.1", 100),
+            via("10.0.0.0/8", "10.1.0.1", 200),
+            "routes.config[10.0.0.0/8 via e].metric is 100 here and 200 there",
+        ),
+        (
+            via("fd00::/16", "fd01::1", 100),
+            via("FD00:0::/16", "FD01::1", 200),
+            "routes.config[fd00::/16 via e].metric is 100 here and 200 there",
+        ),
+        // The kernel has one place for each metric of a destination.
+        (
+            via("10.0.0.1/8", "10.1.0.1", 100),
+            via("10.0.0.0/8", "10.1.0.2", 100),
+            "routes.config[10.0.0.1/8 via e].next-hop-address is 10.1.0.1 here and 10.1.0.2 there",
+        ),
+    ]);
+    agree([(via("10.0.0.0/8", "10.1.0.1", 100), via("10.0.0.0/8", "10.1.0.2", 200))]);
+}
+
+#[test]
 fn a_long_value_is_cut() {
     let described = |text: &str| interface(json!({ "name": "eth1", "description": text }));
     let expected = format!("interfaces[eth1].description is {}… here and d there", "ä".repeat(60));
-    assert_eq!(told(&described(&"ä".repeat(100)), &described("d")), Some(expected));
+    assert_eq!(conflict_of(&described(&"ä".repeat(100)), &described("d")), Some(expected));
 }
 
 fn documents() -> impl Strategy<Value = Value> {
@@ -331,17 +397,17 @@ fn documents() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whoever comes first, there is a conflict or there is none; and only what has something in common has one.
+    /// The order does not matter; and only documents with a subject in common conflict.
     #[test]
     fn conflicts_are_mutual_and_need_a_subject_in_common(here in documents(), there in documents()) {
-        let found = told(&here, &there);
-        prop_assert_eq!(found.is_some(), told(&there, &here).is_some());
+        let found = conflict_of(&here, &there);
+        prop_assert_eq!(found.is_some(), conflict_of(&there, &here).is_some());
         if found.is_some() {
             prop_assert!(Subjects::of(&state(&here).0).meet(&Subjects::of(&state(&there).0)));
         }
     }
 
-    /// What is told apart before anything is filled in does not conflict afterwards.
+    /// Documents that could not conflict before their references are filled in do not conflict afterwards.
     #[test]
     fn what_could_not_conflict_does_not(here in documents(), there in documents(), open in any::<bool>()) {
         let template = |document: &Value| {
@@ -349,7 +415,7 @@ proptest! {
             let text = if open { text.replace("10.0.0.1", "{{ values.gateway }}") } else { text };
             serde_json::from_str::<State>(&text).unwrap()
         };
-        if told(&here, &there).is_some() {
+        if conflict_of(&here, &there).is_some() {
             prop_assert!(could_conflict(&template(&here), &template(&there)));
         }
     }

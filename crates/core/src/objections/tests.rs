@@ -15,7 +15,7 @@ fn nodes() -> BTreeMap<String, BTreeMap<String, String>> {
     (1..=4).map(|number| (format!("worker-{number}"), labels(number))).collect()
 }
 
-fn told(candidate: Value, others: Vec<(&str, Value)>) -> Option<String> {
+fn check(candidate: Value, others: Vec<(&str, Value)>) -> Option<String> {
     let nodes = nodes();
     let nodes: Vec<_> = nodes.iter().map(|(name, labels)| NodeFacts { name, labels }).collect();
     let others: Vec<_> = others.into_iter().map(|(name, other)| (name, spec(other))).collect();
@@ -33,79 +33,79 @@ fn with(mut spec: Value, key: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_contradiction_names_the_policy_the_nodes_and_the_key() {
-    let fixed = "; change one of them, or select different nodes";
+fn a_conflict_names_the_policy_the_nodes_and_the_key() {
+    let advice = "; change one of them, or select different nodes";
     let b = |spec: Value| vec![("b", spec)];
     assert_eq!(
-        told(mtu(&json!(9000)), b(mtu(&json!(1500)))),
+        check(mtu(&json!(9000)), b(mtu(&json!(1500)))),
         Some(format!(
-            "conflicts with policy \"b\" on node \"worker-1\" (and 3 more): interfaces[eth1].mtu is 9000 here and 1500 there{fixed}"
+            "conflicts with policy \"b\" on node \"worker-1\" (and 3 more): interfaces[eth1].mtu is 9000 here and 1500 there{advice}"
         ))
     );
     let even = json!({ "parity": "even" });
     assert_eq!(
-        told(mtu(&json!(9000)), b(with(mtu(&json!(1500)), "nodeSelector", even.clone()))),
+        check(mtu(&json!(9000)), b(with(mtu(&json!(1500)), "nodeSelector", even.clone()))),
         Some(format!(
-            "conflicts with policy \"b\" on node \"worker-2\" (and 1 more): interfaces[eth1].mtu is 9000 here and 1500 there{fixed}"
+            "conflicts with policy \"b\" on node \"worker-2\" (and 1 more): interfaces[eth1].mtu is 9000 here and 1500 there{advice}"
         ))
     );
-    // Only where the values of the node make it one.
+    // A conflict only on the node whose values cause it.
     let per_node = with(
         with(mtu(&json!("{{ values.mtu }}")), "values", json!({ "mtu": 1500 })),
         "nodeValues",
         json!({ "worker-3": { "mtu": 9000 } }),
     );
     assert_eq!(
-        told(per_node.clone(), b(mtu(&json!(1500)))),
+        check(per_node.clone(), b(mtu(&json!(1500)))),
         Some(format!(
-            "conflicts with policy \"b\" on node \"worker-3\": interfaces[eth1].mtu is 9000 here and 1500 there{fixed}"
+            "conflicts with policy \"b\" on node \"worker-3\": interfaces[eth1].mtu is 9000 here and 1500 there{advice}"
         ))
     );
     assert_eq!(
-        told(mtu(&json!(1500)), b(per_node.clone())),
+        check(mtu(&json!(1500)), b(per_node.clone())),
         Some(format!(
-            "conflicts with policy \"b\" on node \"worker-3\": interfaces[eth1].mtu is 1500 here and 9000 there{fixed}"
+            "conflicts with policy \"b\" on node \"worker-3\": interfaces[eth1].mtu is 1500 here and 9000 there{advice}"
         ))
     );
     let named_per_node = json!({ "desiredState": { "interfaces": [{ "name": "eth{{ node.labels['number'] }}", "mtu": 9000 }] } });
     assert_eq!(
-        told(named_per_node, b(mtu(&json!(1500)))),
+        check(named_per_node, b(mtu(&json!(1500)))),
         Some(format!(
-            "conflicts with policy \"b\" on node \"worker-1\": interfaces[eth1].mtu is 9000 here and 1500 there{fixed}"
+            "conflicts with policy \"b\" on node \"worker-1\": interfaces[eth1].mtu is 9000 here and 1500 there{advice}"
         ))
     );
 }
 
 #[test]
-fn policies_that_can_stand_together_do() {
+fn policies_without_conflicts_are_valid() {
     let nine = mtu(&json!(9000));
     let odd = with(mtu(&json!(1500)), "nodeSelector", json!({ "parity": "odd" }));
     let even = with(nine.clone(), "nodeSelector", json!({ "parity": "even" }));
     for (candidate, other) in [
         (nine.clone(), ("b", nine.clone())),
         (even, ("b", odd)),
-        // Compared with what it was itself before, it may change.
+        // The policy itself before the change is no conflict.
         (nine.clone(), ("a", mtu(&json!(1500)))),
         (with(nine.clone(), "mode", json!("Plan")), ("b", mtu(&json!(1500)))),
         (nine.clone(), ("b", with(mtu(&json!(1500)), "mode", json!("Plan")))),
-        // The other one cannot be rendered anywhere.
+        // The other policy cannot be rendered on any node.
         (nine.clone(), ("b", mtu(&json!("{{ values.nowhere }}")))),
         (nine.clone(), ("b", json!({}))),
         (json!({}), ("b", nine)),
     ] {
-        assert_eq!(told(candidate.clone(), vec![other.clone()]), None, "{candidate} beside {other:?}");
+        assert_eq!(check(candidate.clone(), vec![other.clone()]), None, "{candidate} with {other:?}");
     }
 }
 
 #[test]
-fn what_the_policy_lacks_for_its_own_nodes_comes_first() {
+fn missing_values_are_reported_before_conflicts() {
     let some = with(
         with(mtu(&json!("{{ values.mtu }}")), "nodeValues", json!({ "worker-1": { "mtu": 1500 } })),
         "nodeSelector",
         json!({ "parity": "odd" }),
     );
     assert_eq!(
-        told(some, vec![("b", mtu(&json!(9000)))]).as_deref(),
+        check(some, vec![("b", mtu(&json!(9000)))]).as_deref(),
         Some(
             "node \"worker-3\": desiredState.interfaces[0].mtu: values.mtu is neither in nodeValues of node \"worker-3\" nor in values"
         )
@@ -114,10 +114,10 @@ fn what_the_policy_lacks_for_its_own_nodes_comes_first() {
         { "name": "eth1", "ipv4": { "address": [{ "ip": "{{ values.ip }}", "prefix-length": 24 }] } }
     ] } });
     assert_eq!(
-        told(address.clone(), Vec::new()).as_deref(),
+        check(address.clone(), Vec::new()).as_deref(),
         Some(
             "nodes \"worker-1\" and \"worker-2\" would both have the address 10.0.0.1; give each its own in nodeValues"
         )
     );
-    assert_eq!(told(with(address, "nodeSelector", json!({ "number": "1" })), Vec::new()), None);
+    assert_eq!(check(with(address, "nodeSelector", json!({ "number": "1" })), Vec::new()), None);
 }

@@ -9,8 +9,8 @@ fn pool(role: &str) -> Value {
 fn pools(all: &[(&str, Value, bool, Value)]) -> BTreeMap<String, Pool> {
     let read = |value: &Value| serde_json::from_value(value.clone()).unwrap();
     all.iter()
-        .map(|(name, selector, paused, most)| {
-            let max_unavailable = serde_json::from_value(most.clone()).unwrap();
+        .map(|(name, selector, paused, max)| {
+            let max_unavailable = serde_json::from_value(max.clone()).unwrap();
             ((*name).to_owned(), Pool { node_selector: read(selector), paused: *paused, max_unavailable })
         })
         .collect()
@@ -51,7 +51,7 @@ fn names(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Who of the candidates may begin, and what is remarked, when these hold a slot and these of them have failed.
+/// Which candidates may begin, and the remarks, for nodes that hold a slot and the failed ones among them.
 fn choose(pools: &Pools, candidates: &str, holding: &str, failed: &str) -> (String, String) {
     let (candidates, holding, failed) = (names(candidates), names(holding), names(failed));
     let choice = pools.choose(candidates.iter(), &holding.iter().collect(), &failed.iter().collect());
@@ -60,7 +60,7 @@ fn choose(pools: &Pools, candidates: &str, holding: &str, failed: &str) -> (Stri
 }
 
 #[test]
-fn a_node_is_in_one_pool_as_the_machine_config_operator_has_it() {
+fn a_node_has_the_pool_that_the_machine_config_operator_gives_it() {
     let all = usual();
     for (text, expected) in [
         ("worker", Ok("worker")),
@@ -83,7 +83,7 @@ fn a_node_is_in_one_pool_as_the_machine_config_operator_has_it() {
 }
 
 #[test]
-fn nodes_go_by_zone_and_the_oldest_first() {
+fn nodes_are_ordered_by_zone_and_the_oldest_first() {
     let zone = |zone: &str| format!("worker {ZONE_LABEL}={zone}");
     let (a, b) = (zone("a"), zone("b"));
     let pools = cluster(
@@ -114,16 +114,16 @@ fn each_pool_has_its_limit() {
     assert_eq!(choose(&pools, "i1 i2 i3 m1 m2 w1 w2 w3", "", "").0, "i1 m1 w1 w2");
     assert_eq!(choose(&pools, "i2 i3 m2 w3", "i1 m1 w1 w2", "").0, "");
     assert_eq!(choose(&pools, "w2 w3", "w1", "w1").0, "w2");
-    // Two have failed, and that is tolerated: one goes on.
+    // Two have failed, which is tolerated: one more begins.
     assert_eq!(choose(&pools, "w3", "w1 w2", "w1 w2").0, "w3");
-    assert!(!pools.are_used_up_by(names("w1").iter()));
-    assert!(pools.are_used_up_by(names("w1 w2").iter()));
-    assert!(pools.are_used_up_by(names("i3").iter()));
-    assert!(!pools.are_used_up_by(names("stranger").iter()));
+    assert!(!pools.reach_a_limit(names("w1").iter()));
+    assert!(pools.reach_a_limit(names("w1 w2").iter()));
+    assert!(pools.reach_a_limit(names("i3").iter()));
+    assert!(!pools.reach_a_limit(names("unknown").iter()));
 }
 
 #[test]
-fn what_the_pool_lacks_already_counts_and_does_not_begin() {
+fn unavailable_nodes_count_and_do_not_begin() {
     let of = |first: bool, second: bool| {
         cluster(
             &usual(),
@@ -131,17 +131,17 @@ fn what_the_pool_lacks_already_counts_and_does_not_begin() {
         )
     };
     assert_eq!(choose(&of(true, false), "w1 w2 w3", "", ""), ("w2".to_owned(), String::new()));
-    let enough = "MachineConfigPool \"worker\" has enough nodes unavailable: w1, w2";
+    let enough = "MachineConfigPool \"worker\" has reached its maxUnavailable: w1, w2";
     assert_eq!(choose(&of(true, true), "w1 w2 w3", "", ""), (String::new(), enough.to_owned()));
-    let missed = "w1: not Ready, not schedulable or being updated";
-    assert_eq!(choose(&of(true, false), "w1", "", ""), (String::new(), missed.to_owned()));
+    let not_ready = "w1: not Ready, not schedulable or being updated";
+    assert_eq!(choose(&of(true, false), "w1", "", ""), (String::new(), not_ready.to_owned()));
     // One that is unavailable because it is at work counts once.
     assert_eq!(choose(&of(true, false), "w2 w3", "w1", ""), ("w2".to_owned(), String::new()));
     assert_eq!(choose(&of(true, true), "w3", "w1 w2", ""), (String::new(), String::new()));
 }
 
 #[test]
-fn why_nodes_wait_is_said() {
+fn remarks_name_the_reasons_for_waiting() {
     let pools = cluster(
         &usual(),
         &[

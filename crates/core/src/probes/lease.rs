@@ -1,4 +1,4 @@
-//! Addresses that are lent: by a DHCP server, or by the announcement of a router.
+//! Dynamic addresses: by DHCP or by router advertisement.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -6,50 +6,52 @@ use knmstate_api::probe::{LeaseFamily, LeaseProbe};
 use serde_json::Value;
 
 use super::{
-    Family, Loss, Network, Outlook,
-    automatic::{LIFETIME, addresses, asks_for_an_address, section},
-    outlook::{BETWEEN_TWO_STEPS, LINK_RETURNS},
+    Family, Forecast, Loss, Network,
+    automatic::{LIFETIME, addresses, requests_an_address, section},
+    forecast::{BETWEEN_TWO_STEPS, LINK_RETURNS},
     sentences::seconds,
 };
-use crate::document::{self, Document};
+use knmstate_document::{self as document, Document};
 
-/// An address that an interface asks for.
+/// A dynamic address that an interface requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// As the desired state calls it.
+pub struct AddressLease {
+    /// The name in the desired state.
     interface: String,
     family: Family,
-    way: Way,
-    /// By what the interface is known if its name is not the kernel's: the key, and its value.
-    card: Option<(&'static str, String)>,
-    /// Addresses that the desired state gives to the interface itself: that they are there proves nothing.
-    own: Vec<IpAddr>,
+    source: Source,
+    /// The key and value that identify the interface if it is not identified by name.
+    identifier: Option<(&'static str, String)>,
+    /// Static addresses of the desired state: their presence proves nothing.
+    static_addresses: Vec<IpAddr>,
 }
 
-/// Who lends it.
+/// Where a dynamic address may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Server,
-    Router,
+enum Source {
+    Dhcp,
+    RouterAdvertisement,
     Either,
 }
 
-/// The addresses that a desired state asks others for, on interfaces that are to be up.
-pub fn asked(desired: &Document) -> Vec<Lease> {
+/// The dynamic addresses that a desired state requests, on interfaces that should be up.
+pub fn requested_leases(desired: &Document) -> Vec<AddressLease> {
     document::interfaces(desired)
         .filter(|interface| matches!(document::text(interface, "state"), "" | "up"))
         .flat_map(|interface| Family::BOTH.map(|family| (interface, family)))
         .filter(|(interface, family)| {
             let is_off = section(interface, *family).and_then(|section| section.get("enabled"))
                 == Some(&Value::Bool(false));
-            !is_off && asks_for_an_address(interface, *family)
+            !is_off && requests_an_address(interface, *family)
         })
-        .map(|(interface, family)| Lease::of(document::text(interface, "name"), family, Some(interface)))
+        .map(|(interface, family)| {
+            AddressLease::of(document::text(interface, "name"), family, Some(interface))
+        })
         .collect()
 }
 
-impl Lease {
-    /// What a probe asks for.
+impl AddressLease {
+    /// The dynamic address that a probe tests.
     pub(super) fn probed(probe: &LeaseProbe, desired: &Document) -> Self {
         let family = match probe.family {
             LeaseFamily::Ipv4 => Family::V4,
@@ -65,12 +67,12 @@ impl Lease {
             let section = desired.and_then(|interface| section(interface, family));
             section.and_then(|section| section.get(key)).and_then(Value::as_bool) == Some(true)
         };
-        let way = match (family, truth("dhcp"), truth("autoconf")) {
-            (Family::V4, _, _) | (Family::V6, true, false) => Way::Server,
-            (Family::V6, false, true) => Way::Router,
-            (Family::V6, _, _) => Way::Either,
+        let source = match (family, truth("dhcp"), truth("autoconf")) {
+            (Family::V4, _, _) | (Family::V6, true, false) => Source::Dhcp,
+            (Family::V6, false, true) => Source::RouterAdvertisement,
+            (Family::V6, _, _) => Source::Either,
         };
-        let card = desired.and_then(|interface| {
+        let identifier = desired.and_then(|interface| {
             let key = match document::text(interface, "identifier") {
                 "mac-address" => "mac-address",
                 "pci-address" => "pci-address",
@@ -78,65 +80,72 @@ impl Lease {
             };
             Some((key, document::text(interface, key).to_ascii_lowercase()))
         });
-        let own = desired.into_iter().flat_map(|interface| addresses(interface, family)).filter_map(ip);
-        Self { interface: name.to_owned(), family, way, card, own: own.collect() }
+        let static_addresses =
+            desired.into_iter().flat_map(|interface| addresses(interface, family)).filter_map(ip);
+        Self {
+            interface: name.to_owned(),
+            family,
+            source,
+            identifier,
+            static_addresses: static_addresses.collect(),
+        }
     }
 
     fn find<'a>(&self, state: &'a Document) -> Option<&'a Document> {
-        document::interfaces(state).find(|interface| match &self.card {
+        document::interfaces(state).find(|interface| match &self.identifier {
             Some((key, value)) => document::text(interface, key).eq_ignore_ascii_case(value),
             None => document::text(interface, "name") == self.interface,
         })
     }
 
     fn is_there(&self, interface: &Document) -> bool {
-        let asks = asks_for_an_address(interface, self.family);
+        let requests = requests_an_address(interface, self.family);
         addresses(interface, self.family).any(|address| {
             let Some(ip) = ip(address).filter(|ip| !is_link_local(*ip)) else { return false };
-            // What is lent for ever looks like an address of the interface's own.
-            address.contains_key(LIFETIME) || asks && !self.own.contains(&ip)
+            // A dynamic address without a lifetime limit looks like a static one.
+            address.contains_key(LIFETIME) || requests && !self.static_addresses.contains(&ip)
         })
     }
 
-    /// What is said when it has not come.
+    /// The message if the interface has no such address.
     pub fn missing(&self, state: Option<&Document>, after: Duration) -> String {
-        let what = match (self.family, self.way) {
+        let what = match (self.family, self.source) {
             (Family::V4, _) => "no DHCPv4 lease",
-            (Family::V6, Way::Server) => "no DHCPv6 lease",
-            (Family::V6, Way::Router) => "no IPv6 address by the announcement of a router",
-            (Family::V6, Way::Either) => "no IPv6 address by DHCPv6 or the announcement of a router",
+            (Family::V6, Source::Dhcp) => "no DHCPv6 lease",
+            (Family::V6, Source::RouterAdvertisement) => "no IPv6 address by router advertisement",
+            (Family::V6, Source::Either) => "no IPv6 address by DHCPv6 or router advertisement",
         };
         let found = state.map(|state| self.find(state).map(|interface| document::text(interface, "state")));
         let now = match found {
-            Some(Some("up")) => "the interface is up and goes on asking",
-            Some(Some(_)) => "the interface is down and asks when it is up",
+            Some(Some("up")) => "the interface is up and keeps requesting one",
+            Some(Some(_)) => "the interface is down, and requests one when it is up",
             Some(None) => "there is no such interface",
-            None => "the network of this node could not be read",
+            None => "the network of the node could not be read",
         };
         format!("{}: {what} after {}; {now}", self.interface, seconds(after))
     }
 }
 
-impl fmt::Display for Lease {
+impl fmt::Display for AddressLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} lease of {}", self.family, self.interface)
     }
 }
 
 impl Network<'_> {
-    /// Whether a lease is there.
-    pub fn lease(self, lease: &Lease) -> Outlook<()> {
+    /// Whether an interface has a dynamic address.
+    pub fn lease(self, lease: &AddressLease) -> Forecast<()> {
         let name = &lease.interface;
-        let lost = |why: String, patience| Outlook::Never(Loss { why, patience });
+        let lost = |why: String, grace| Forecast::Never(Loss { why, grace });
         match lease.find(self.now) {
             None => lost(format!("there is no interface {name}"), BETWEEN_TWO_STEPS),
-            Some(interface) if lease.is_there(interface) => Outlook::Now(()),
+            Some(interface) if lease.is_there(interface) => Forecast::Now(()),
             Some(interface) if document::text(interface, "state") != "up" => {
                 lost(format!("{name} is down"), LINK_RETURNS)
             }
-            Some(interface) if asks_for_an_address(interface, lease.family) => Outlook::Later,
+            Some(interface) if requests_an_address(interface, lease.family) => Forecast::Later,
             Some(_) => {
-                lost(format!("{name} does not ask for an {} address", lease.family), BETWEEN_TWO_STEPS)
+                lost(format!("{name} does not request an {} address", lease.family), BETWEEN_TWO_STEPS)
             }
         }
     }

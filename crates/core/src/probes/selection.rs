@@ -1,70 +1,68 @@
-//! Which probes a change has to stand: those that are run for every policy, and those of its own.
+//! Which probes a change has: those that run for every policy, and those of its order.
 
 use std::{fmt, time::Duration};
 
 use knmstate_api::probe::{BuiltInProbe, ProbePolicy};
 use serde_json::Value;
 
-use super::{Check, Families, Family, Lease, Probe};
-use crate::document::{self, Document};
+use super::{AddressLease, Check, Families, Family, Probe};
+use knmstate_document::{self as document, Document};
 
-/// How long a probe may take to pass when nobody says.
+/// The timeout of a probe without its own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What a node has around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Surroundings {
-    pub api: ApiAccess,
-}
-
-/// How a node stands to an API server.
+/// The connection of a node to an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiAccess {
-    /// There is none: the node is on its own, and so the probes that ask it do not exist.
+    /// There is no API server: the probes that need it do not exist.
     None,
-    /// It could be reached lately.
+    /// It was reached recently.
     Connected,
-    /// It cannot be reached. A change cannot cut what is cut already; if it were asked for all the same, a node that
-    /// was restarted far from its API server could never get the network by which to reach it.
+    /// It cannot be reached. A change cannot break a connection that is broken already. If the probes were required
+    /// nevertheless, a node that booted without a connection could never get the network that it needs for one.
     Unreachable,
 }
 
-/// A probe that does not say what to do.
+/// A probe of an order that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct InvalidProbe {
     pub probe: String,
     pub why: String,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for InvalidProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "probe {:?}: {}", self.probe, self.why)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for InvalidProbe {}
 
-/// The probes of a change: the built-in ones, as the order or else the desired state makes them count, then those of
-/// the order. Disabled ones are left out. None may take longer than `within`.
+/// The probes of a change: the built-in ones, whose policy is from the order or else from the desired state, then those
+/// of the order. Disabled ones are left out. No timeout is longer than `within`.
+///
+/// # Errors
+///
+/// If a probe has no check or several, or a built-in one is listed more than once.
 pub fn select(
     ordered: &[knmstate_api::Probe],
     desired: &Document,
-    surroundings: Surroundings,
+    api: ApiAccess,
     within: Option<Duration>,
-) -> Result<Vec<Probe>, Malformed> {
+) -> Result<Vec<Probe>, InvalidProbe> {
     let mut probes = Vec::new();
     for (built_in, name) in BUILT_IN {
-        if surroundings.api == ApiAccess::None && asks_the_api(built_in) {
+        if api == ApiAccess::None && asks_the_api(built_in) {
             continue;
         }
-        let mut said = ordered.iter().filter(|probe| probe.built_in == Some(built_in));
-        let explicit = said.next();
-        if let Some(second) = said.next() {
-            return Err(malformed(second, format!("{built_in:?} is listed more than once")));
+        let mut listed = ordered.iter().filter(|probe| probe.built_in == Some(built_in));
+        let explicit = listed.next();
+        if let Some(second) = listed.next() {
+            return Err(invalid(second, format!("{built_in:?} is listed more than once")));
         }
-        let policy = explicit.map_or_else(|| usual(built_in, desired, surroundings.api), |said| said.policy);
+        let policy = explicit.map_or_else(|| default_policy(built_in, desired, api), |probe| probe.policy);
         probes.push(Probe {
-            name: explicit.map_or(name, |said| &said.name).to_owned(),
+            name: explicit.map_or(name, |probe| &probe.name).to_owned(),
             check: check(built_in, policy, desired),
             policy,
             timeout: timeout(explicit, within),
@@ -91,8 +89,8 @@ fn asks_the_api(built_in: BuiltInProbe) -> bool {
     matches!(built_in, BuiltInProbe::ApiServer | BuiltInProbe::NodeReadiness)
 }
 
-/// When a built-in probe counts if the order does not say.
-fn usual(built_in: BuiltInProbe, desired: &Document, api: ApiAccess) -> ProbePolicy {
+/// When a built-in probe counts if the order does not list it.
+fn default_policy(built_in: BuiltInProbe, desired: &Document, api: ApiAccess) -> ProbePolicy {
     let required = match built_in {
         BuiltInProbe::ApiServer | BuiltInProbe::NodeReadiness => api == ApiAccess::Connected,
         BuiltInProbe::DefaultGateway => !desired_gateways(desired).is_empty(),
@@ -118,7 +116,7 @@ fn check(built_in: BuiltInProbe, policy: ProbePolicy, desired: &Document) -> Che
 fn desired_gateways(desired: &Document) -> Families {
     document::config_routes(desired)
         .filter(|route| document::is_default_route(route) && !document::is_absent(route))
-        .filter(|route| super::outlook::gateway_address(route).is_some())
+        .filter(|route| super::forecast::gateway_address(route).is_some())
         .map(|route| Family::of(document::text(route, "destination")))
         .collect()
 }
@@ -128,34 +126,34 @@ fn sets_name_servers(desired: &Document) -> bool {
     servers.and_then(Value::as_array).is_some_and(|servers| !servers.is_empty())
 }
 
-/// What a probe of the order's own tries; nothing if it is about a built-in one.
-fn own_check(probe: &knmstate_api::Probe, desired: &Document) -> Result<Option<Check>, Malformed> {
+/// The check of a probe of the order; `None` for an entry about a built-in probe.
+fn own_check(probe: &knmstate_api::Probe, desired: &Document) -> Result<Option<Check>, InvalidProbe> {
     let knmstate_api::Probe { ping, tcp, http, dns, lease, built_in, .. } = probe;
     let checks = [
         ping.clone().map(Check::Ping),
         tcp.clone().map(Check::Tcp),
         http.clone().map(Check::Http),
         dns.clone().map(Check::Dns),
-        lease.as_ref().map(|lease| Check::Lease(Lease::probed(lease, desired))),
+        lease.as_ref().map(|lease| Check::Lease(AddressLease::probed(lease, desired))),
     ];
     let mut checks = checks.into_iter().flatten();
     match (checks.next(), checks.next(), built_in) {
         (Some(only), None, None) => Ok(Some(only)),
         (None, None, Some(_)) => Ok(None),
-        _ => Err(malformed(
+        _ => Err(invalid(
             probe,
             "it must have exactly one of ping, tcp, http, dns, lease and builtIn".to_owned(),
         )),
     }
 }
 
-fn malformed(probe: &knmstate_api::Probe, why: String) -> Malformed {
-    Malformed { probe: probe.name.clone(), why }
+fn invalid(probe: &knmstate_api::Probe, why: String) -> InvalidProbe {
+    InvalidProbe { probe: probe.name.clone(), why }
 }
 
-fn timeout(said: Option<&knmstate_api::Probe>, within: Option<Duration>) -> Duration {
+fn timeout(probe: Option<&knmstate_api::Probe>, within: Option<Duration>) -> Duration {
     let timeout =
-        said.and_then(|probe| probe.timeout).map_or(DEFAULT_TIMEOUT, knmstate_api::Duration::as_std);
+        probe.and_then(|probe| probe.timeout).map_or(DEFAULT_TIMEOUT, knmstate_api::Duration::as_std);
     within.map_or(timeout, |within| timeout.min(within))
 }
 
@@ -190,16 +188,16 @@ mod tests {
         desired: &Document,
         api: ApiAccess,
     ) -> Vec<(String, ProbePolicy)> {
-        let probes = select(ordered, desired, Surroundings { api }, None).expect("well-formed");
+        let probes = select(ordered, desired, api, None).expect("well-formed");
         probes.into_iter().map(|probe| (probe.name, probe.policy)).collect()
     }
 
-    fn said(rows: &[(&str, ProbePolicy)]) -> Vec<(String, ProbePolicy)> {
+    fn expected_policies(rows: &[(&str, ProbePolicy)]) -> Vec<(String, ProbePolicy)> {
         rows.iter().map(|(name, policy)| ((*name).to_owned(), *policy)).collect()
     }
 
     #[test]
-    fn built_in_probes_count_by_what_the_node_has_around_it() {
+    fn built_in_probes_count_by_the_connection_to_the_api_server() {
         let nothing = Document::new();
         for (api, expected) in [
             (
@@ -222,12 +220,12 @@ mod tests {
             ),
             (ApiAccess::None, &[("default-gateway", IfPassingBefore), ("name-servers", IfPassingBefore)]),
         ] {
-            assert_eq!(policies(&[], &nothing, api), said(expected), "{api:?}");
+            assert_eq!(policies(&[], &nothing, api), expected_policies(expected), "{api:?}");
         }
     }
 
     #[test]
-    fn a_change_of_the_way_out_or_of_the_resolver_must_prove_itself() {
+    fn probes_are_required_for_a_default_gateway_or_name_servers_that_the_change_sets() {
         let route = |route: Value| json!({ "routes": { "config": [route] } });
         let servers = |servers: Value| json!({ "dns-resolver": { "config": { "server": servers } } });
         let v4 = Families { v4: true, v6: false };
@@ -245,8 +243,7 @@ mod tests {
                 Families { v4: false, v6: true },
                 IfPassingBefore,
             ),
-            // Another table, one that is taken away, one that leads to a wire and not to a gateway, one that is not
-            // the default.
+            // Another table, a removed route, an on-link route, a route to another destination.
             (
                 route(json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1", "table-id": 200 })),
                 IfPassingBefore,
@@ -277,8 +274,7 @@ mod tests {
             (servers(json!([])), IfPassingBefore, Families::NONE, IfPassingBefore),
         ] {
             let desired = document(&desired);
-            let probes =
-                select(&[], &desired, Surroundings { api: ApiAccess::None }, None).expect("well-formed");
+            let probes = select(&[], &desired, ApiAccess::None, None).expect("well-formed");
             assert_eq!(probes[0].policy, gateway, "{desired:?}");
             assert_eq!(probes[0].check, Check::DefaultGateway { wanted }, "{desired:?}");
             assert_eq!(probes[1].policy, name_servers, "{desired:?}");
@@ -286,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_order_says_of_a_built_in_probe_wins() {
+    fn an_entry_of_the_order_overrides_a_built_in_probe() {
         let route = json!({ "destination": "0.0.0.0/0", "next-hop-address": "10.0.0.1" });
         let desired = document(&json!({
             "routes": { "config": [route] },
@@ -304,7 +300,7 @@ mod tests {
             {
                 for policy in [Required, IfPassingBefore] {
                     let ordered = [built_in(which, policy)];
-                    let probes = select(&ordered, &desired, Surroundings { api }, None).expect("well-formed");
+                    let probes = select(&ordered, &desired, api, None).expect("well-formed");
                     assert_eq!(probes.len(), 4);
                     let probe = &probes[position];
                     assert_eq!((&*probe.name, probe.policy), ("mine", policy), "{which:?}");
@@ -314,12 +310,12 @@ mod tests {
                     }
                 }
                 let rest = policies(&[built_in(which, Disabled)], &desired, api);
-                assert_eq!(rest.len(), 3, "{which:?} is still there");
+                assert_eq!(rest.len(), 3, "{which:?} is still selected");
                 assert!(rest.iter().all(|(name, _)| name != "mine"));
             }
         }
         let alone = policies(&[built_in(BuiltInProbe::ApiServer, Required)], &desired, ApiAccess::None);
-        assert_eq!(alone, said(&[("default-gateway", Required), ("name-servers", Required)]));
+        assert_eq!(alone, expected_policies(&[("default-gateway", Required), ("name-servers", Required)]));
     }
 
     #[test]
@@ -329,12 +325,16 @@ mod tests {
             [registry(IfPassingBefore), built_in(BuiltInProbe::NameServers, Required), registry(Disabled)];
         assert_eq!(
             policies(&ordered, &nothing, ApiAccess::None),
-            said(&[("default-gateway", IfPassingBefore), ("mine", Required), ("registry", IfPassingBefore)])
+            expected_policies(&[
+                ("default-gateway", IfPassingBefore),
+                ("mine", Required),
+                ("registry", IfPassingBefore)
+            ])
         );
     }
 
     #[test]
-    fn no_probe_may_take_longer_than_all_of_them() {
+    fn no_timeout_is_longer_than_the_deadline_of_all_probes() {
         let nothing = Document::new();
         let mut long = registry(Required);
         long.timeout = "10m".parse().ok();
@@ -346,21 +346,19 @@ mod tests {
         ] {
             let ordered = [built_in(BuiltInProbe::NameServers, Required), long.clone()];
             let within = within.map(Duration::from_secs);
-            let probes = select(&ordered, &nothing, Surroundings { api: ApiAccess::None }, within)
-                .expect("well-formed");
+            let probes = select(&ordered, &nothing, ApiAccess::None, within).expect("well-formed");
             assert_eq!(probes.iter().map(|probe| probe.timeout.as_secs()).collect::<Vec<_>>(), expected);
         }
     }
 
     #[test]
-    fn a_probe_that_does_not_say_what_to_do_is_refused_before_anything_is_touched() {
+    fn an_invalid_probe_is_refused() {
         let two =
             knmstate_api::Probe { dns: Some(knmstate_api::probe::DnsProbe::default()), ..registry(Required) };
         let none = knmstate_api::Probe { tcp: None, ..registry(Required) };
         let nothing = Document::new();
-        let around = Surroundings { api: ApiAccess::None };
         for probe in [two, none] {
-            let refusal = select(&[probe], &nothing, around, None).expect_err("malformed").to_string();
+            let refusal = select(&[probe], &nothing, ApiAccess::None, None).expect_err("invalid").to_string();
             assert_eq!(
                 refusal,
                 r#"probe "registry": it must have exactly one of ping, tcp, http, dns, lease and builtIn"#
@@ -370,7 +368,7 @@ mod tests {
             built_in(BuiltInProbe::NameServers, Disabled),
             knmstate_api::Probe { name: "other".to_owned(), ..built_in(BuiltInProbe::NameServers, Required) },
         ];
-        let refusal = select(&twice, &nothing, around, None).expect_err("malformed").to_string();
+        let refusal = select(&twice, &nothing, ApiAccess::None, None).expect_err("invalid").to_string();
         assert_eq!(refusal, r#"probe "other": NameServers is listed more than once"#);
     }
 }

@@ -1,20 +1,20 @@
-//! What is said of probes that failed.
+//! Messages about probes that failed.
 
 use std::time::Duration;
 
 use super::Check;
 
-/// How a probe ended that did not pass.
+/// How a probe failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// It cannot pass any more; found out after this time.
-    Hopeless { after: Duration },
-    /// Its time was over.
-    OutOfTime { within: Duration },
+pub enum ProbeFailureKind {
+    /// It can no longer pass; known after this time.
+    CannotPass { after: Duration },
+    /// It did not pass within this time.
+    TimedOut { within: Duration },
 }
 
-/// What a probe of the order's own is about, such as `tcp 10.0.0.5:5000`; empty for built-in ones, whose targets are
-/// the node's own.
+/// The target of a probe of the order, such as `tcp 10.0.0.5:5000`; empty for built-in probes, whose targets depend on the
+/// node.
 pub fn target(check: &Check) -> String {
     match check {
         Check::ApiServer | Check::NodeReadiness | Check::DefaultGateway { .. } | Check::NameServers => {
@@ -35,7 +35,7 @@ pub fn target(check: &Check) -> String {
     }
 }
 
-/// A URL as it may be shown: whoever wrote a password into it did not mean it for everybody to read.
+/// A URL without user name and password, which must not appear in messages.
 fn without_user(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -43,14 +43,20 @@ fn without_user(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// The sentence about a probe that failed: which one, what it was about, when, and why.
-pub fn failure(name: &str, check: &Check, target: &str, ending: &Ending, why: &str) -> String {
+/// The message about a probe that failed: its name, its target, when it failed, and why.
+pub fn failure_message(
+    name: &str,
+    check: &Check,
+    target: &str,
+    failure: &ProbeFailureKind,
+    why: &str,
+) -> String {
     let about = if target.is_empty() { String::new() } else { format!(" ({target})") };
-    match ending {
-        Ending::Hopeless { after } => {
+    match failure {
+        ProbeFailureKind::CannotPass { after } => {
             format!("probe {name:?}{about} failed {} after the change: {why}", seconds(*after))
         }
-        Ending::OutOfTime { within } => {
+        ProbeFailureKind::TimedOut { within } => {
             let what = match check {
                 Check::NodeReadiness => "not ready",
                 Check::Lease(_) => "no address",
@@ -82,22 +88,23 @@ mod tests {
     fn a_failure_names_the_probe_its_target_the_time_and_the_reason() {
         let gateway = Check::DefaultGateway { wanted: Families::NONE };
         let tcp = Check::Tcp(TcpProbe { host: "10.0.0.5".to_owned(), port: 5000 });
-        let hopeless = |milliseconds| Ending::Hopeless { after: Duration::from_millis(milliseconds) };
-        let late = |seconds| Ending::OutOfTime { within: Duration::from_secs(seconds) };
-        for (name, check, target, ending, why, expected) in [
+        let cannot_pass =
+            |milliseconds| ProbeFailureKind::CannotPass { after: Duration::from_millis(milliseconds) };
+        let timed_out = |seconds| ProbeFailureKind::TimedOut { within: Duration::from_secs(seconds) };
+        for (name, check, target, failure, why, expected) in [
             (
                 "default-gateway",
                 &gateway,
-                "192.0.2.1 by eth0",
-                hopeless(1149),
+                "192.0.2.1 on eth0",
+                cannot_pass(1149),
                 "no default route is left",
-                r#"probe "default-gateway" (192.0.2.1 by eth0) failed 1.1 s after the change: no default route is left"#,
+                r#"probe "default-gateway" (192.0.2.1 on eth0) failed 1.1 s after the change: no default route is left"#,
             ),
             (
                 "default-gateway",
                 &gateway,
                 "",
-                hopeless(1999),
+                cannot_pass(1999),
                 "no default route is left",
                 r#"probe "default-gateway" failed 2 s after the change: no default route is left"#,
             ),
@@ -105,7 +112,7 @@ mod tests {
                 "registry",
                 &tcp,
                 &*target(&tcp),
-                late(120),
+                timed_out(120),
                 "connection refused",
                 r#"probe "registry" (tcp 10.0.0.5:5000) failed: no answer within 120 s; last: connection refused"#,
             ),
@@ -113,17 +120,17 @@ mod tests {
                 "node-readiness",
                 &Check::NodeReadiness,
                 "",
-                Ending::OutOfTime { within: Duration::from_millis(1500) },
+                ProbeFailureKind::TimedOut { within: Duration::from_millis(1500) },
                 "",
                 r#"probe "node-readiness" failed: not ready within 1.5 s"#,
             ),
         ] {
-            assert_eq!(failure(name, check, target, &ending, why), expected);
+            assert_eq!(failure_message(name, check, target, &failure, why), expected);
         }
     }
 
     #[test]
-    fn a_target_is_shown_without_what_was_not_meant_to_be_seen() {
+    fn a_target_has_no_password() {
         let http = |url: &str| Check::Http(HttpProbe { url: url.to_owned(), ..Default::default() });
         let interface = Some("eth1".to_owned());
         let server = Some("10.0.0.53".to_owned());

@@ -1,58 +1,61 @@
-//! What of an enactment matters for a rollout, as the API server has it.
+//! The facts about an enactment that a rollout depends on.
 
 use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus,
     reasons::enactment::{ABORTED, AVAILABLE, FAILING, PROGRESSING},
 };
 
-use super::{Enactment, Order, Stage};
+use super::{Enactment, NodeOutcome, Order};
 
-/// What an enactment says about a rollout. `wanted` is the order that the present generation of its policy is for the
-/// node; its permit does not matter.
+/// The facts about an enactment. `wanted` is the order for the node from the current generation of the policy; its
+/// permit does not matter.
 pub fn enactment_facts(
     spec: Option<&NodeNetworkConfigurationEnactmentSpec>,
     status: &NodeNetworkConfigurationEnactmentStatus,
     wanted: &NodeNetworkConfigurationEnactmentSpec,
 ) -> Enactment {
     let Some(spec) = spec else {
-        let stage = if speaks_of(status, wanted) { stage(status) } else { Stage::Open };
-        return Enactment { order: None, stage };
+        let outcome = if is_about(status, wanted) { outcome(status) } else { NodeOutcome::Unfinished };
+        return Enactment { order: None, outcome };
     };
-    // What is said of this order, which may be older than the one that is wanted.
-    let of_order = if speaks_of(status, spec) { stage(status) } else { Stage::Open };
+    // The result of this order, which may be older than `wanted`.
+    let of_order = if is_about(status, spec) { outcome(status) } else { NodeOutcome::Unfinished };
     let order = Order {
         permit: spec.permit,
         permit_time: spec.permit_time.as_ref().map(|time| time.0),
         is_current: (spec.policy_generation, &spec.policy_uid)
             == (wanted.policy_generation, &wanted.policy_uid),
-        asks_the_same: asks_the_same(spec, wanted),
-        is_finished: matches!(of_order, Stage::Available { .. } | Stage::Failed),
-        is_carried_out: matches!(of_order, Stage::Available { .. }),
+        is_same_request: is_same_request(spec, wanted),
+        is_finished: matches!(of_order, NodeOutcome::Available { .. } | NodeOutcome::Failed),
+        is_applied: matches!(of_order, NodeOutcome::Available { .. }),
     };
-    Enactment { stage: if order.is_current { of_order } else { Stage::Open }, order: Some(order) }
+    Enactment {
+        outcome: if order.is_current { of_order } else { NodeOutcome::Unfinished },
+        order: Some(order),
+    }
 }
 
-fn stage(status: &NodeNetworkConfigurationEnactmentStatus) -> Stage {
+fn outcome(status: &NodeNetworkConfigurationEnactmentStatus) -> NodeOutcome {
     let conditions = &status.conditions;
     if let Some(available) = conditions.get(AVAILABLE).filter(|_| conditions.is_true(AVAILABLE)) {
-        return Stage::Available { since: available.last_transition_time.as_ref().map(|time| time.0) };
+        return NodeOutcome::Available { since: available.last_transition_time.as_ref().map(|time| time.0) };
     }
     if conditions.is_true(ABORTED) {
-        return Stage::Aborted;
+        return NodeOutcome::Aborted;
     }
-    // With both there will be another attempt.
+    // Failing and Progressing together mean that another attempt follows.
     if conditions.is_true(FAILING) && !conditions.is_true(PROGRESSING) {
-        return Stage::Failed;
+        return NodeOutcome::Failed;
     }
-    Stage::Open
+    NodeOutcome::Unfinished
 }
 
 /// Whether a status is about an order.
 ///
-/// One of kubernetes-nmstate names no UID. If it says that the node is done, that counts, so that nothing changes in what
-/// a policy says when it is taken over. Whatever else it says is over: the node begins anew, and has not failed, been
-/// stopped or been told to wait by anybody who is still there.
-pub fn speaks_of(
+/// A status by kubernetes-nmstate has no UID. If its Available is true, it counts, so that the status of a policy does
+/// not change when knmstate takes over. Otherwise it does not count: the node starts again, because the failure, abort
+/// or wait was decided by a program that is gone.
+pub fn is_about(
     status: &NodeNetworkConfigurationEnactmentStatus,
     order: &NodeNetworkConfigurationEnactmentSpec,
 ) -> bool {
@@ -61,8 +64,8 @@ pub fn speaks_of(
         && (status.policy_uid == order.policy_uid || is_taken_over)
 }
 
-/// Whether two orders differ in nothing but whom they come from and whether they are permitted.
-fn asks_the_same(
+/// Whether two orders differ in nothing but the generation of the policy and the permit.
+fn is_same_request(
     one: &NodeNetworkConfigurationEnactmentSpec,
     other: &NodeNetworkConfigurationEnactmentSpec,
 ) -> bool {
@@ -89,10 +92,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::enactment::{self, Stage as Told};
+    use crate::enactment::{self, EnactmentStage};
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-    const DONE: Stage = Stage::Available { since: Some(NOW) };
+    const DONE: NodeOutcome = NodeOutcome::Available { since: Some(NOW) };
 
     fn order(uid: &str, generation: i64, permit: Permit) -> NodeNetworkConfigurationEnactmentSpec {
         NodeNetworkConfigurationEnactmentSpec {
@@ -111,99 +114,117 @@ mod tests {
         NodeNetworkConfigurationEnactmentSpec { permit_time: None, ..order("u", 3, Permit::Wait) }
     }
 
-    fn told(uid: Option<&str>, generation: i64, stage: &Told) -> NodeNetworkConfigurationEnactmentStatus {
+    fn status_of(
+        uid: Option<&str>,
+        generation: i64,
+        stage: &EnactmentStage,
+    ) -> NodeNetworkConfigurationEnactmentStatus {
         let mut status = NodeNetworkConfigurationEnactmentStatus {
             policy_uid: uid.map(str::to_owned),
             policy_generation: generation,
             ..Default::default()
         };
-        enactment::set(&mut status.conditions, stage, "n", "p", NOW);
+        enactment::set_conditions(&mut status.conditions, stage, "n", "p", NOW);
         status
     }
 
-    fn retrying() -> Told {
-        Told::Retrying { attempt: 2, most: 5, why: "w".to_owned() }
+    fn retrying() -> EnactmentStage {
+        EnactmentStage::Retrying { attempt: 2, max_attempts: 5, why: "w".to_owned() }
     }
 
-    fn failed() -> Told {
-        Told::Failed { why: "w".to_owned() }
+    fn failed() -> EnactmentStage {
+        EnactmentStage::Failed { why: "w".to_owned() }
     }
 
     #[test]
-    fn every_stage_that_is_told_counts() {
-        for (said, expected) in [
-            (Told::Pending, Stage::Open),
-            (Told::Progressing, Stage::Open),
-            (Told::Available, DONE),
-            (retrying(), Stage::Open),
-            (failed(), Stage::Failed),
-            (Told::Aborted, Stage::Aborted),
+    fn every_reported_stage_counts() {
+        for (stage, expected) in [
+            (EnactmentStage::Pending, NodeOutcome::Unfinished),
+            (EnactmentStage::Progressing, NodeOutcome::Unfinished),
+            (EnactmentStage::Available, DONE),
+            (retrying(), NodeOutcome::Unfinished),
+            (failed(), NodeOutcome::Failed),
+            (EnactmentStage::Aborted, NodeOutcome::Aborted),
         ] {
-            let facts =
-                enactment_facts(Some(&order("u", 3, Permit::Apply)), &told(Some("u"), 3, &said), &wanted());
-            assert_eq!(facts.stage, expected, "{said:?}");
+            let facts = enactment_facts(
+                Some(&order("u", 3, Permit::Apply)),
+                &status_of(Some("u"), 3, &stage),
+                &wanted(),
+            );
+            assert_eq!(facts.outcome, expected, "{stage:?}");
             let order = facts.order.unwrap();
-            assert!(order.is_current && order.asks_the_same);
+            assert!(order.is_current && order.is_same_request);
             assert_eq!((order.permit, order.permit_time), (Permit::Apply, Some(NOW + 1.minute())));
-            assert_eq!(order.is_carried_out, expected == DONE, "{said:?}");
-            assert_eq!(order.is_finished, expected == DONE || expected == Stage::Failed, "{said:?}");
+            assert_eq!(order.is_applied, expected == DONE, "{stage:?}");
+            assert_eq!(order.is_finished, expected == DONE || expected == NodeOutcome::Failed, "{stage:?}");
         }
-        let unsaid = NodeNetworkConfigurationEnactmentStatus::default();
-        let facts = enactment_facts(Some(&order("u", 3, Permit::Wait)), &unsaid, &wanted());
-        assert_eq!(facts.stage, Stage::Open);
+        let empty = NodeNetworkConfigurationEnactmentStatus::default();
+        let facts = enactment_facts(Some(&order("u", 3, Permit::Wait)), &empty, &wanted());
+        assert_eq!(facts.outcome, NodeOutcome::Unfinished);
     }
 
-    /// UID and generation of the order, UID and generation of the status, and what follows when the status says that
-    /// it is done: whether the order is the present one, whether it is carried out, and the stage.
+    /// UID and generation of the order, UID and generation of a status that is Available, and the expected facts: whether
+    /// the order is current, whether it is applied, and the outcome.
     #[test]
-    fn a_status_counts_for_the_order_that_it_speaks_of() {
-        for (uid, generation, said_uid, said, is_current, is_carried_out, stage) in [
+    fn a_status_counts_for_the_order_that_it_is_about() {
+        for (uid, generation, status_uid, status_generation, is_current, is_applied, outcome) in [
             ("u", 3, Some("u"), 3, true, true, DONE),
-            ("u", 3, Some("u"), 2, true, false, Stage::Open),
-            ("u", 3, Some("old"), 3, true, false, Stage::Open),
-            // What kubernetes-nmstate has said.
+            ("u", 3, Some("u"), 2, true, false, NodeOutcome::Unfinished),
+            ("u", 3, Some("old"), 3, true, false, NodeOutcome::Unfinished),
+            // A status by kubernetes-nmstate.
             ("u", 3, None, 3, true, true, DONE),
-            ("u", 2, Some("u"), 2, false, true, Stage::Open),
-            ("u", 2, Some("u"), 1, false, false, Stage::Open),
-            ("old", 3, Some("old"), 3, false, true, Stage::Open),
-            // Made anew, a policy counts from the beginning.
-            ("old", 9, Some("old"), 9, false, true, Stage::Open),
+            ("u", 2, Some("u"), 2, false, true, NodeOutcome::Unfinished),
+            ("u", 2, Some("u"), 1, false, false, NodeOutcome::Unfinished),
+            ("old", 3, Some("old"), 3, false, true, NodeOutcome::Unfinished),
+            // A policy that was deleted and created again starts with generation 1.
+            ("old", 9, Some("old"), 9, false, true, NodeOutcome::Unfinished),
         ] {
             let facts = enactment_facts(
                 Some(&order(uid, generation, Permit::Apply)),
-                &told(said_uid, said, &Told::Available),
+                &status_of(status_uid, status_generation, &EnactmentStage::Available),
                 &wanted(),
             );
-            let row = format!("order {uid}@{generation}, status {said_uid:?}@{said}");
-            assert_eq!(facts.stage, stage, "{row}");
+            let row = format!("order {uid}@{generation}, status {status_uid:?}@{status_generation}");
+            assert_eq!(facts.outcome, outcome, "{row}");
             let order = facts.order.unwrap();
-            assert_eq!((order.is_current, order.is_carried_out), (is_current, is_carried_out), "{row}");
-            assert_eq!(order.is_finished, is_carried_out, "{row}");
+            assert_eq!((order.is_current, order.is_applied), (is_current, is_applied), "{row}");
+            assert_eq!(order.is_finished, is_applied, "{row}");
         }
     }
 
     #[test]
-    fn what_kubernetes_nmstate_has_not_achieved_is_no_failure_of_an_order() {
-        for said in [failed(), retrying(), Told::Aborted, Told::Progressing, Told::Pending] {
+    fn a_failure_of_kubernetes_nmstate_is_not_a_failure_of_an_order() {
+        for stage in [
+            failed(),
+            retrying(),
+            EnactmentStage::Aborted,
+            EnactmentStage::Progressing,
+            EnactmentStage::Pending,
+        ] {
             let order = order("u", 3, Permit::Apply);
-            let facts = enactment_facts(Some(&order), &told(None, 3, &said), &wanted());
-            assert_eq!(facts.stage, Stage::Open, "{said:?}");
-            assert!(!facts.order.unwrap().is_finished, "{said:?}");
+            let facts = enactment_facts(Some(&order), &status_of(None, 3, &stage), &wanted());
+            assert_eq!(facts.outcome, NodeOutcome::Unfinished, "{stage:?}");
+            assert!(!facts.order.unwrap().is_finished, "{stage:?}");
         }
     }
 
     #[test]
     fn an_older_order_is_finished_by_a_failure_and_not_by_a_retry() {
-        for (said, is_finished) in [(failed(), true), (retrying(), false), (Told::Progressing, false)] {
-            let facts =
-                enactment_facts(Some(&order("u", 2, Permit::Apply)), &told(Some("u"), 2, &said), &wanted());
+        for (stage, is_finished) in
+            [(failed(), true), (retrying(), false), (EnactmentStage::Progressing, false)]
+        {
+            let facts = enactment_facts(
+                Some(&order("u", 2, Permit::Apply)),
+                &status_of(Some("u"), 2, &stage),
+                &wanted(),
+            );
             let order = facts.order.unwrap();
-            assert_eq!((order.is_finished, order.is_carried_out), (is_finished, false), "{said:?}");
+            assert_eq!((order.is_finished, order.is_applied), (is_finished, false), "{stage:?}");
         }
     }
 
     #[test]
-    fn only_what_is_asked_of_the_node_makes_a_difference() {
+    fn only_the_content_of_an_order_makes_it_a_different_request() {
         let status = NodeNetworkConfigurationEnactmentStatus::default();
         let old = order("u", 2, Permit::Apply);
         let other_state = NodeNetworkConfigurationEnactmentSpec { desired_state: None, ..old.clone() };
@@ -212,35 +233,35 @@ mod tests {
             [(old, true), (order("old", 9, Permit::Wait), true), (other_state, false), (other_drift, false)]
         {
             let facts = enactment_facts(Some(&spec), &status, &wanted());
-            assert_eq!(facts.order.unwrap().asks_the_same, expected, "{spec:?}");
+            assert_eq!(facts.order.unwrap().is_same_request, expected, "{spec:?}");
         }
     }
 
     #[test]
-    fn without_an_order_the_status_counts_if_it_is_of_the_present_generation() {
-        for (uid, generation, said, expected) in [
-            (None, 3, Told::Available, DONE),
-            (None, 2, Told::Available, Stage::Open),
-            (None, 3, failed(), Stage::Open),
-            (None, 3, retrying(), Stage::Open),
-            (None, 3, Told::Aborted, Stage::Open),
-            (Some("u"), 3, Told::Available, DONE),
-            (Some("old"), 3, Told::Available, Stage::Open),
+    fn without_an_order_the_status_counts_if_it_is_of_the_current_generation() {
+        for (uid, generation, stage, expected) in [
+            (None, 3, EnactmentStage::Available, DONE),
+            (None, 2, EnactmentStage::Available, NodeOutcome::Unfinished),
+            (None, 3, failed(), NodeOutcome::Unfinished),
+            (None, 3, retrying(), NodeOutcome::Unfinished),
+            (None, 3, EnactmentStage::Aborted, NodeOutcome::Unfinished),
+            (Some("u"), 3, EnactmentStage::Available, DONE),
+            (Some("old"), 3, EnactmentStage::Available, NodeOutcome::Unfinished),
         ] {
-            let facts = enactment_facts(None, &told(uid, generation, &said), &wanted());
-            assert_eq!(facts, Enactment { order: None, stage: expected }, "{uid:?}@{generation} {said:?}");
+            let facts = enactment_facts(None, &status_of(uid, generation, &stage), &wanted());
+            assert_eq!(facts, Enactment { order: None, outcome: expected }, "{uid:?}@{generation} {stage:?}");
         }
     }
 
     #[test]
-    fn conditions_of_others_are_read() {
+    fn conditions_without_times_and_reasons_are_read() {
         let condition =
             |type_: &str, status| Condition { type_: type_.to_owned(), status, ..Default::default() };
         for (conditions, expected) in [
-            (vec![condition(AVAILABLE, True)], Stage::Available { since: None }),
-            (vec![condition(FAILING, True)], Stage::Failed),
-            (vec![condition(FAILING, True), condition(PROGRESSING, False)], Stage::Failed),
-            (vec![condition(AVAILABLE, False), condition(FAILING, False)], Stage::Open),
+            (vec![condition(AVAILABLE, True)], NodeOutcome::Available { since: None }),
+            (vec![condition(FAILING, True)], NodeOutcome::Failed),
+            (vec![condition(FAILING, True), condition(PROGRESSING, False)], NodeOutcome::Failed),
+            (vec![condition(AVAILABLE, False), condition(FAILING, False)], NodeOutcome::Unfinished),
         ] {
             let status = NodeNetworkConfigurationEnactmentStatus {
                 policy_generation: 3,
@@ -248,7 +269,7 @@ mod tests {
                 conditions: conditions.into(),
                 ..Default::default()
             };
-            assert_eq!(enactment_facts(None, &status, &wanted()).stage, expected);
+            assert_eq!(enactment_facts(None, &status, &wanted()).outcome, expected);
         }
     }
 }

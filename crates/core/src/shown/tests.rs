@@ -1,4 +1,4 @@
-//! Each rule by a table, and what holds for every document.
+//! A table for each rule, and properties of every document.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -16,13 +16,13 @@ fn show(value: Value) -> Value {
     Value::Object(shown(&document(value)))
 }
 
-/// What an interface looks like when it is shown; `null` if it is not.
+/// An interface as it is reported; `null` if it is not.
 fn show_interface(interface: &Value) -> Value {
     show(json!({ "interfaces": [interface] }))["interfaces"].get(0).cloned().unwrap_or_default()
 }
 
 #[test]
-fn only_known_sections_are_shown_and_interfaces_always() {
+fn only_known_sections_are_reported_and_interfaces_always() {
     let table = [
         (json!({}), json!({ "interfaces": [] })),
         (json!({ "interfaces": null, "routes": null, "ovn": null }), json!({ "interfaces": [] })),
@@ -53,7 +53,7 @@ fn only_known_sections_are_shown_and_interfaces_always() {
 }
 
 #[test]
-fn interfaces_of_pods_are_not_shown_and_all_others_are() {
+fn all_interfaces_except_those_of_pods_are_reported() {
     for (type_, state, is_shown) in [
         ("veth", "ignore", false),
         ("veth", "up", true),
@@ -68,11 +68,11 @@ fn interfaces_of_pods_are_not_shown_and_all_others_are() {
 }
 
 #[test]
-fn what_counts_down_by_itself_is_not_shown() {
+fn timers_and_lifetimes_are_not_reported() {
     let options = json!({ "gc-timer": 29, "hello-timer": 0, "hash-max": 4096, "stp": { "hello-time": 2 } });
     let table = [
         ("linux-bridge", json!({ "hash-max": 4096, "stp": { "hello-time": 2 } })),
-        // Only a Linux bridge has those timers; whatever is called so elsewhere is something else.
+        // Only a Linux bridge has these timers; the same keys elsewhere mean something else.
         ("ovs-bridge", options.clone()),
     ];
     for (type_, expected) in table {
@@ -91,7 +91,7 @@ fn what_counts_down_by_itself_is_not_shown() {
 }
 
 #[test]
-fn names_and_types_are_texts() {
+fn names_and_types_are_strings() {
     for (observed, expected) in [
         (json!({ "name": 7, "type": true }), json!({ "name": "7", "type": "true" })),
         (json!({ "name": "7", "type": "ethernet" }), json!({ "name": "7", "type": "ethernet" })),
@@ -102,12 +102,12 @@ fn names_and_types_are_texts() {
 }
 
 #[test]
-fn a_route_is_shown_if_its_interface_is_or_it_leads_nowhere() {
+fn a_route_is_reported_if_its_interface_is_or_it_has_none() {
     let interfaces = json!([
         { "name": "eth0", "type": "ethernet", "state": "up" },
         { "name": 7, "type": "ethernet", "state": "up" },
         { "name": "v0", "type": "veth", "state": "ignore" },
-        // Nothing can be reached over what has no name.
+        // No route can refer to an interface without a name.
         { "type": "ethernet" }
     ]);
     let table = [
@@ -135,7 +135,7 @@ fn a_route_is_shown_if_its_interface_is_or_it_leads_nowhere() {
 }
 
 #[test]
-fn of_name_servers_the_servers_the_search_list_and_options_are_shown_in_their_order() {
+fn servers_search_list_and_options_of_the_resolver_are_reported_in_their_order() {
     let observed = json!({ "dns-resolver": {
         "running": {
             "server": ["192.0.2.2", "192.0.2.1"], "search": ["b.test", "a.test"], "options": ["rotate"], "x-new": 1
@@ -151,7 +151,7 @@ fn of_name_servers_the_servers_the_search_list_and_options_are_shown_in_their_or
 }
 
 #[test]
-fn of_ovn_the_mappings_are_shown_and_nothing_if_there_are_none() {
+fn bridge_mappings_of_ovn_are_reported() {
     for (observed, expected) in [
         (json!({ "bridge-mappings": [] }), json!({})),
         (json!({ "x-new": 1 }), json!({})),
@@ -171,7 +171,7 @@ fn of_ovn_the_mappings_are_shown_and_nothing_if_there_are_none() {
 }
 
 #[test]
-fn the_order_of_what_is_a_set_does_not_matter_and_that_of_addresses_does() {
+fn the_order_of_sets_does_not_matter_and_that_of_addresses_does() {
     let one = json!({ "interfaces": [
         { "name": "br0", "type": "ovs-bridge", "bridge": { "port": [{ "name": "b" }, { "name": "a" }] } },
         { "name": "br0", "type": "ovs-interface", "alt-names": [{ "name": "y" }, { "name": "x" }] },
@@ -197,12 +197,12 @@ fn the_order_of_what_is_a_set_does_not_matter_and_that_of_addresses_does() {
     assert_ne!(show_interface(&one), show_interface(&other));
 }
 
-/// Documents with everything that a rule is about, in its right and in odd shapes.
+/// Documents with everything that a rule applies to, valid and malformed.
 pub(crate) fn observed() -> impl Strategy<Value = Document> {
     let name = prop::sample::select(vec![json!("eth0"), json!("eth1"), json!("v0"), json!(7), json!(null)]);
-    let address = (0_u8..4, any::<bool>()).prop_map(|(last, lent)| {
+    let address = (0_u8..4, any::<bool>()).prop_map(|(last, dynamic)| {
         let mut address = json!({ "ip": format!("192.0.2.{last}"), "prefix-length": 24 });
-        if lent {
+        if dynamic {
             address["valid-life-time"] = json!("10sec");
             address["preferred-life-time"] = json!("5sec");
         }
@@ -239,20 +239,20 @@ pub(crate) fn observed() -> impl Strategy<Value = Document> {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_shown_again_as_it_is(observed in observed()) {
+    fn filtering_again_changes_nothing(observed in observed()) {
         let once = shown(&observed);
         prop_assert_eq!(shown(&once), once);
     }
 
     #[test]
     fn the_order_in_which_the_kernel_lists_routes_does_not_matter(observed in observed()) {
-        let mut turned = observed.clone();
-        turned["routes"]["running"].as_array_mut().unwrap().reverse();
-        prop_assert_eq!(shown(&turned), shown(&observed));
+        let mut reversed = observed.clone();
+        reversed["routes"]["running"].as_array_mut().unwrap().reverse();
+        prop_assert_eq!(shown(&reversed), shown(&observed));
     }
 
     #[test]
-    fn nothing_is_shown_that_was_not_observed(observed in observed()) {
+    fn only_what_was_observed_is_reported(observed in observed()) {
         let shown = shown(&observed);
         prop_assert!(interfaces(&shown).count() <= interfaces(&observed).count());
         let text = json!(shown).to_string();

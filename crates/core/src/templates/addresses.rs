@@ -1,4 +1,4 @@
-//! The same address on two nodes: with per-node values the commonest slip, and one that cuts off both.
+//! The same address on two nodes: the most frequent mistake with per-node values, and both nodes lose connections.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -6,11 +6,11 @@ use knmstate_api::{NodeNetworkConfigurationPolicySpec, State};
 use serde_json::Value;
 
 use super::{is_filled, is_template};
-use crate::document::is_absent;
+use knmstate_document::is_absent;
 
 /// An address that two nodes would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DuplicateAddress {
+pub(crate) struct DuplicateAddress {
     pub address: IpAddr,
     pub nodes: [String; 2],
 }
@@ -25,10 +25,10 @@ impl fmt::Display for DuplicateAddress {
     }
 }
 
-/// The first address that comes from references and is the same on two nodes. `rendered` is what `policy` says for
-/// each of them. An address that is written into the policy itself stays allowed, as it always was: some are meant to be
-/// everywhere.
-pub fn duplicate_address(
+/// The first address that comes from references and is the same on two nodes. `rendered` is the desired state of `policy`
+/// for each of them. An address without references is allowed, as in kubernetes-nmstate: some are meant to be on
+/// every node.
+pub(crate) fn duplicate_address(
     policy: &NodeNetworkConfigurationPolicySpec,
     rendered: &BTreeMap<String, State>,
 ) -> Option<DuplicateAddress> {
@@ -51,7 +51,7 @@ pub fn duplicate_address(
     None
 }
 
-/// Walks through the interfaces of the template and of what came out, side by side.
+/// Walks through the interfaces of the template and of the rendered state in parallel.
 fn collect(template: Option<&Value>, rendered: Option<&Value>, addresses: &mut Vec<IpAddr>) {
     let whole_list = is_reference(template);
     for (index, interface) in entries(rendered) {

@@ -1,4 +1,4 @@
-//! References that can never be filled in, whatever the node.
+//! References that cannot be resolved on any node.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::{
     in_a_key, is_read,
     reference::{Part, Reference, parts},
 };
-use crate::secrets;
+use knmstate_document::secrets;
 
-/// The first reference of a policy that no node can ever resolve, and what is known instead; `None` when all may be
-/// resolved somewhere.
+/// The first reference of a policy that cannot be resolved on any node, with the names that exist; `None` if there is
+/// none.
 pub fn dangling(policy: &NodeNetworkConfigurationPolicySpec) -> Option<String> {
     let desired = policy.desired_state.as_ref()?;
     below(&desired.0, "desiredState", policy)
@@ -62,17 +62,17 @@ fn wrong(text: &str, policy: &NodeNetworkConfigurationPolicySpec) -> Option<Stri
     references.into_iter().find_map(|reference| match reference {
         Err(why) => Some(why),
         Ok(Reference::Capture(name)) if !policy.capture.contains_key(name) => {
-            Some(format!("there is no capture {name:?}; {}", known("captures", policy.capture.keys())))
+            Some(format!("there is no capture {name:?}; {}", existing("captures", policy.capture.keys())))
         }
         Ok(reference @ Reference::Value(key)) => {
             let everywhere =
                 policy.values.keys().chain(policy.node_values.values().flat_map(|own| own.keys()));
-            let there: BTreeSet<&String> = everywhere.collect();
-            let missing = !there.iter().any(|there| *there == key);
+            let keys: BTreeSet<&String> = everywhere.collect();
+            let missing = !keys.iter().any(|known| *known == key);
             missing.then(|| {
                 format!(
                     "{reference} is neither in values nor in nodeValues of any node; {}",
-                    known("values", there)
+                    existing("values", keys)
                 )
             })
         }
@@ -80,12 +80,14 @@ fn wrong(text: &str, policy: &NodeNetworkConfigurationPolicySpec) -> Option<Stri
     })
 }
 
-fn known<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) -> String {
-    const MOST: usize = 10;
+fn existing<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) -> String {
+    const MAX: usize = 10;
     let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
     match names.len() {
         0 => format!("there are no {what}"),
-        count if count > MOST => format!("there are {} and {} more", names[..MOST].join(", "), count - MOST),
-        _ => format!("there are {}", names.join(", ")),
+        count if count > MAX => {
+            format!("the {what} are {} and {} more", names[..MAX].join(", "), count - MAX)
+        }
+        _ => format!("the {what} are {}", names.join(", ")),
     }
 }

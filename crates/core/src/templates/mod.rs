@@ -1,8 +1,8 @@
-//! What a policy says for one node: the values of that node filled into its desired state.
+//! Templates: the desired state of a policy for one node, with its values filled in.
 //!
 //! `{{ values.ip }}`, `{{ node.name }}` and `{{ node.labels["rack"] }}` are filled in here, before an order is written.
-//! `{{ capture.… }}` is nmpolicy's: only the node can resolve it, so it stays as it is. A text that is exactly one
-//! reference takes the value with its type; inside a longer text a value is inserted as text.
+//! `{{ capture.… }}` belongs to nmpolicy: only the node can resolve it, so it is not changed. A string that is exactly
+//! one reference becomes the value with its type; inside a longer string the value is inserted as text.
 
 mod addresses;
 mod dangling;
@@ -13,16 +13,16 @@ use std::{collections::BTreeMap, fmt};
 use knmstate_api::{NodeNetworkConfigurationPolicySpec, State};
 use serde_json::{Map, Value};
 
-use crate::secrets;
-pub use addresses::{DuplicateAddress, duplicate_address};
+pub(crate) use addresses::duplicate_address;
 pub use dangling::dangling;
+use knmstate_document::secrets;
 use reference::{Part, Reference, parts};
 
-/// A reference that cannot be filled in for a node.
+/// A reference that cannot be resolved for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     pub node: String,
-    /// Where in the policy, such as `desiredState.interfaces[0].ipv4.address[0].ip`.
+    /// The path in the policy, such as `desiredState.interfaces[0].ipv4.address[0].ip`.
     pub path: String,
     pub why: String,
 }
@@ -35,8 +35,11 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-/// The desired state of a policy for a node with these labels. Of a value that both nodeValues and values have, that
-/// of the node counts.
+/// The desired state of a policy for a node with these labels. nodeValues take precedence over values.
+///
+/// # Errors
+///
+/// If a reference cannot be read or has no value for the node.
 pub fn render(
     policy: &NodeNetworkConfigurationPolicySpec,
     node: &str,
@@ -46,8 +49,8 @@ pub fn render(
     let mut rendered = desired.clone();
     if has_braces_below(&rendered.0) {
         let own = policy.node_values.get(node);
-        let known = Known { node, labels, own, common: &policy.values };
-        known.fill_map(&mut rendered.0, "desiredState").map_err(|(path, why)| TemplateError {
+        let values = NodeValues { node, labels, own, common: &policy.values };
+        values.fill_map(&mut rendered.0, "desiredState").map_err(|(path, why)| TemplateError {
             node: node.to_owned(),
             path,
             why,
@@ -56,7 +59,7 @@ pub fn render(
     Ok(Some(rendered))
 }
 
-/// Whether the desired state is the same on every node, because nothing of the node is filled in.
+/// Whether the desired state is the same on every node, because it has no references to values or to the node.
 pub fn is_same_everywhere(policy: &NodeNetworkConfigurationPolicySpec) -> bool {
     policy
         .desired_state
@@ -64,7 +67,7 @@ pub fn is_same_everywhere(policy: &NodeNetworkConfigurationPolicySpec) -> bool {
         .is_none_or(|desired| !desired.0.iter().any(|(key, value)| is_filled(key, value)))
 }
 
-/// Whether a value, or anything below it, is filled in for each node.
+/// Whether a value, or anything below it, has references that are filled in here.
 fn is_filled(key: &str, value: &Value) -> bool {
     match value {
         Value::String(text) => is_template(text, secrets::is_secret(key, value)),
@@ -74,7 +77,7 @@ fn is_filled(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a text has references that are filled in here, well-formed or not.
+/// Whether a string has references that are filled in here, well-formed or not.
 pub(crate) fn is_template(text: &str, secret: bool) -> bool {
     is_read(text, secret)
         && parts(text).map_or(true, |parts| {
@@ -87,7 +90,8 @@ pub(crate) fn is_template(text: &str, secret: bool) -> bool {
         })
 }
 
-/// Whether a text is looked into at all. A password may contain any braces, so it has to name one of our roots.
+/// Whether a string is searched for references. A secret may contain any braces, so there it has to be a reference with
+/// one of our prefixes.
 fn is_read(text: &str, secret: bool) -> bool {
     text.contains("{{") && (!secret || reference::is_meant(text))
 }
@@ -104,15 +108,15 @@ fn has_braces_below(map: &Map<String, Value>) -> bool {
     map.iter().any(|(key, value)| key.contains("{{") || has_braces(value))
 }
 
-/// What is known of one node. Failures are pairs of a path and a reason.
-struct Known<'a> {
+/// The values of one node. Errors are pairs of a path and a reason.
+struct NodeValues<'a> {
     node: &'a str,
     labels: &'a BTreeMap<String, String>,
     own: Option<&'a BTreeMap<String, Value>>,
     common: &'a BTreeMap<String, Value>,
 }
 
-impl Known<'_> {
+impl NodeValues<'_> {
     fn fill_map(&self, map: &mut Map<String, Value>, path: &str) -> Result<(), (String, String)> {
         for (key, value) in map {
             if key.contains("{{") {
@@ -159,7 +163,7 @@ impl Known<'_> {
                         scalar @ (Value::Number(_) | Value::Bool(_)) => whole.push_str(&scalar.to_string()),
                         other => {
                             return Err(format!(
-                                "{reference} is {} and cannot stand inside a text, only alone",
+                                "{reference} is {}: it cannot be inserted into a longer string",
                                 kind(&other)
                             ));
                         }
@@ -172,7 +176,7 @@ impl Known<'_> {
 
     fn value(&self, reference: &Reference<'_>, secret: bool) -> Result<Value, String> {
         match reference {
-            Reference::Capture(_) => Err("a capture is known on the node only".to_owned()),
+            Reference::Capture(_) => Err("captures can only be resolved on the node".to_owned()),
             Reference::NodeName => Ok(Value::String(self.node.to_owned())),
             Reference::Label(label) => match self.labels.get(*label) {
                 Some(value) => Ok(Value::String(value.clone())),
@@ -183,10 +187,10 @@ impl Known<'_> {
                 let value = value.ok_or_else(|| {
                     format!("{reference} is neither in nodeValues of node {:?} nor in values", self.node)
                 })?;
-                // Or else what comes out would depend on how often it is rendered.
+                // Otherwise rendering twice would give another result than rendering once.
                 if holds_reference(value, secret) {
                     return Err(format!(
-                        "{reference} itself contains a reference; a value is inserted as it is"
+                        "{reference} contains a reference itself; references in values are not resolved"
                     ));
                 }
                 Ok(value.clone())
@@ -207,12 +211,12 @@ fn holds_reference(value: &Value, secret: bool) -> bool {
 }
 
 fn in_a_key(key: &str) -> String {
-    format!("a reference can stand for a value, not for a key: {key}")
+    format!("a reference can replace a value, but not a key: {key}")
 }
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "empty",
+        Value::Null => "null",
         Value::Array(_) => "a list",
         Value::Object(_) => "a map",
         Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value",

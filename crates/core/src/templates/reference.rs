@@ -1,15 +1,15 @@
-//! References as they are written: `{{ values.ip }}`.
+//! The syntax of references: `{{ values.ip }}`.
 
 use std::fmt;
 
-/// A piece of a text.
+/// A part of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
     Text(&'a str),
     Reference {
-        /// What stands between the braces.
+        /// The text between the braces.
         inside: &'a str,
-        /// The same with its braces.
+        /// The text with the braces.
         written: &'a str,
     },
 }
@@ -17,7 +17,7 @@ pub(super) enum Part<'a> {
 /// What a reference refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reference<'a> {
-    /// The name of the capture; what follows is for the node to read.
+    /// The name of the capture; the node resolves the rest.
     Capture(&'a str),
     Value(&'a str),
     NodeName,
@@ -36,7 +36,7 @@ impl fmt::Display for Reference<'_> {
     }
 }
 
-/// The pieces of a text. A reference ends at the first closing braces, also inside of quotes.
+/// The parts of a string. A reference ends at the first closing braces, also inside quotes.
 pub(super) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -45,7 +45,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
             parts.push(Part::Text(&rest[..begin]));
         }
         let Some(length) = rest[begin..].find("}}") else {
-            return Err("a reference begins with {{ and has no end }}".to_owned());
+            return Err("a reference starts with {{ but has no closing }}".to_owned());
         };
         let end = begin + length + 2;
         parts.push(Part::Reference { inside: &rest[begin + 2..end - 2], written: &rest[begin..end] });
@@ -57,18 +57,18 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     Ok(parts)
 }
 
-/// Whether a text names one of the roots behind its braces, so that the braces are no accident.
+/// Whether a string has opening braces followed by one of our prefixes, so that it is meant as a reference.
 pub(super) fn is_meant(text: &str) -> bool {
     text.match_indices("{{").any(|(at, _)| {
         let inside = text[at + 2..].trim_start();
         ["capture", "values", "node"]
             .iter()
-            .any(|root| inside.strip_prefix(root).is_some_and(|rest| rest.starts_with(['.', '['])))
+            .any(|prefix| inside.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(['.', '['])))
     })
 }
 
 impl<'a> Reference<'a> {
-    /// Reads what stands between the braces.
+    /// Parses the text between the braces.
     pub(super) fn read(inside: &'a str) -> Result<Self, String> {
         let inside = inside.trim();
         if let Some(path) = inside.strip_prefix("capture.") {
@@ -76,9 +76,9 @@ impl<'a> Reference<'a> {
         }
         if let Some(key) = inside.strip_prefix("values") {
             let key = key.strip_prefix('.').filter(|key| is_word(key)).or_else(|| in_brackets(key));
-            return key.map(Self::Value).ok_or_else(|| {
-                format!("{inside} is not understood; a value is written as values.key or values[\"key\"]")
-            });
+            return key
+                .map(Self::Value)
+                .ok_or_else(|| format!("{inside} is not a reference: write values.key or values[\"key\"]"));
         }
         if let Some(what) = inside.strip_prefix("node.") {
             if what == "name" {
@@ -86,10 +86,12 @@ impl<'a> Reference<'a> {
             }
             let label = what.strip_prefix("labels").and_then(in_brackets);
             return label.map(Self::Label).ok_or_else(|| {
-                format!("{inside} is not known; of a node there are node.name and node.labels[\"key\"]")
+                format!("{inside} is not a reference: write node.name or node.labels[\"key\"]")
             });
         }
-        Err(format!("{inside} is not known; there are capture, values, node.name and node.labels[\"key\"]"))
+        Err(format!(
+            "{inside} is not a reference: it must start with capture, values, node.name or node.labels"
+        ))
     }
 }
 
@@ -99,7 +101,7 @@ fn in_brackets(text: &str) -> Option<&str> {
     (!key.is_empty() && !key.contains(['"', '\''])).then_some(key)
 }
 
-/// What can be written without brackets and quotes.
+/// Whether a key can be written without brackets and quotes.
 fn is_word(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_read_back() {
+    fn a_printed_reference_is_parsed_again() {
         for reference in
             [Reference::Value("ip"), Reference::Value("a.b"), Reference::NodeName, Reference::Label("a/b")]
         {
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_braces_with_a_root_are_meant() {
+    fn only_braces_with_a_prefix_are_references_in_a_secret() {
         for (text, expected) in [
             ("{{ values.x }}", true),
             ("a{{node.name}}", true),

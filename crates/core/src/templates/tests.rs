@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use super::{addresses::DuplicateAddress, *};
 
 fn policy(spec: Value) -> NodeNetworkConfigurationPolicySpec {
     serde_json::from_value(spec).expect("a spec")
@@ -11,7 +11,7 @@ fn labels() -> BTreeMap<String, String> {
     BTreeMap::from([("rack".to_owned(), "r7".to_owned()), ("a.b/c".to_owned(), "x".to_owned())])
 }
 
-/// A policy with one interface whose description is `text`.
+/// A policy with one interface that has this description.
 fn describing(text: &Value) -> NodeNetworkConfigurationPolicySpec {
     policy(json!({
         "capture": { "gw": "routes.running.destination==\"0.0.0.0/0\"" },
@@ -40,14 +40,14 @@ fn references_are_filled_in() {
         (json!("{{values.list}}"), json!([1, 2])),
         (json!("{{ values.on }}"), json!(true)),
         (json!("{{ values.nothing }}"), json!(null)),
-        // In a text it becomes one.
+        // Inside a longer string it becomes text.
         (json!("mtu {{ values.mtu }}, {{ values.on }}"), json!("mtu 9000, true")),
         // The node's own value wins.
         (json!("{{ values.ip }}"), json!("10.0.0.2")),
         (json!("{{ values['ip'] }}/24"), json!("10.0.0.2/24")),
         (json!("{{ node.name }}"), json!("worker-1")),
         (json!("{{ node.labels[\"a.b/c\"] }}-{{ node.labels['rack'] }}"), json!("x-r7")),
-        // Captures are not ours.
+        // Captures are not resolved here.
         (json!("{{ capture.gw.interfaces.0.name }}"), json!("{{ capture.gw.interfaces.0.name }}")),
         (json!("{{capture.gw.x}} on {{ node.name }}"), json!("{{capture.gw.x}} on worker-1")),
         (json!(["{{ values.mtu }}", { "a": "{{ node.name }}" }]), json!([9000, { "a": "worker-1" }])),
@@ -57,19 +57,22 @@ fn references_are_filled_in() {
 }
 
 #[test]
-fn what_cannot_be_filled_in_says_where_and_why() {
+fn an_unresolved_reference_is_an_error_with_path_and_reason() {
     let place = "node \"worker-9\": desiredState.interfaces[0].description";
     for (text, expected) in [
         ("{{ values.only }}", ": values.only is neither in nodeValues of node \"worker-9\" nor in values"),
         ("{{ node.labels['zone'] }}", ": the node has no label \"zone\""),
-        ("a {{ values.list }}", ": values.list is a list and cannot stand inside a text, only alone"),
-        ("a {{ values.nothing }}", ": values.nothing is empty and cannot stand inside a text, only alone"),
-        ("{{ values.nested }}", ": values.nested itself contains a reference; a value is inserted as it is"),
+        ("a {{ values.list }}", ": values.list is a list: it cannot be inserted into a longer string"),
+        ("a {{ values.nothing }}", ": values.nothing is null: it cannot be inserted into a longer string"),
+        (
+            "{{ values.nested }}",
+            ": values.nested contains a reference itself; references in values are not resolved",
+        ),
         (
             "{{ foo.bar }}",
-            ": foo.bar is not known; there are capture, values, node.name and node.labels[\"key\"]",
+            ": foo.bar is not a reference: it must start with capture, values, node.name or node.labels",
         ),
-        ("a {{ b", ": a reference begins with {{ and has no end }}"),
+        ("a {{ b", ": a reference starts with {{ but has no closing }}"),
     ] {
         assert_eq!(described(&json!(text), "worker-9"), Err(format!("{place}{expected}")), "{text}");
     }
@@ -83,7 +86,7 @@ fn what_cannot_be_filled_in_says_where_and_why() {
 #[test]
 fn a_key_is_never_a_reference_and_a_password_may_have_any_braces() {
     let key = policy(json!({ "desiredState": { "{{ node.name }}": 1 } }));
-    assert!(render(&key, "n", &labels()).expect_err("in a key").why.contains("not for a key"));
+    assert!(render(&key, "n", &labels()).expect_err("in a key").why.contains("not a key"));
     let with = |password: &str| {
         policy(json!({ "values": { "p": "{{" }, "desiredState": { "802.1x": { "password": password } } }))
     };
@@ -106,25 +109,25 @@ fn a_policy_without_a_desired_state_has_none_for_any_node() {
 }
 
 #[test]
-fn what_no_node_can_resolve_is_found_and_what_is_known_is_named() {
+fn a_reference_that_no_node_can_resolve_is_found_and_the_names_that_exist_are_listed() {
     let place = "desiredState.interfaces[0].description: ";
     for (text, expected) in [
         ("plain", None),
         ("{{ values.only }}", None),
-        ("{{ node.labels['nobody-has-it'] }}", None),
+        ("{{ node.labels['no-node-has-it'] }}", None),
         ("{{ capture.gw.interfaces.0.name }}", None),
-        ("{{ capture.wg.interfaces.0.name }}", Some("there is no capture \"wg\"; there are gw")),
+        ("{{ capture.wg.interfaces.0.name }}", Some("there is no capture \"wg\"; the captures are gw")),
         (
             "a {{ node.name }} {{ values.pi }}",
             Some(
-                "values.pi is neither in values nor in nodeValues of any node; there are ip, list, mtu, nested, nothing, on, only",
+                "values.pi is neither in values nor in nodeValues of any node; the values are ip, list, mtu, nested, nothing, on, only",
             ),
         ),
         (
             "{{ foo.bar }}",
-            Some("foo.bar is not known; there are capture, values, node.name and node.labels[\"key\"]"),
+            Some("foo.bar is not a reference: it must start with capture, values, node.name or node.labels"),
         ),
-        ("{{ values.a", Some("a reference begins with {{ and has no end }}")),
+        ("{{ values.a", Some("a reference starts with {{ but has no closing }}")),
     ] {
         let expected = expected.map(|expected| format!("{place}{expected}"));
         assert_eq!(dangling(&describing(&json!(text))), expected, "{text}");
@@ -137,7 +140,7 @@ fn what_no_node_can_resolve_is_found_and_what_is_known_is_named() {
 }
 
 #[test]
-fn the_same_address_from_values_is_found_and_a_written_one_allowed() {
+fn a_duplicate_address_from_values_is_found_and_a_literal_one_allowed() {
     let with = |interface: Value| {
         policy(json!({
             "values": { "ip": "10.0.0.1", "tail": 1, "list": [{ "ip": "10.0.0.1" }] },
@@ -189,7 +192,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_rendered_stays_as_it_is(text in texts()) {
+    fn rendering_again_changes_nothing(text in texts()) {
         let once = render(&describing(&json!(text)), "worker-1", &labels());
         if let Ok(once) = once {
             let again = NodeNetworkConfigurationPolicySpec { desired_state: once.clone(), ..describing(&json!("")) };

@@ -1,10 +1,10 @@
-//! What ciphers and curves are called: by IANA, by OpenSSL, and by Go.
+//! Names of ciphers and curves by IANA, OpenSSL and Go.
 
 /// The profiles of Mozilla's guidelines 5.7 as OpenShift has them, in OpenSSL's names.
 pub(super) const MODERN: &[&str] =
     &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// What Intermediate has besides.
+/// The additional ciphers of Intermediate.
 pub(super) const INTERMEDIATE: &[&str] = &[
     "ECDHE-ECDSA-AES128-GCM-SHA256",
     "ECDHE-RSA-AES128-GCM-SHA256",
@@ -14,7 +14,7 @@ pub(super) const INTERMEDIATE: &[&str] = &[
     "ECDHE-RSA-CHACHA20-POLY1305",
 ];
 
-/// What Old has besides these.
+/// The additional ciphers of Old.
 pub(super) const OLD: &[&str] = &[
     "ECDHE-ECDSA-AES128-SHA256",
     "ECDHE-RSA-AES128-SHA256",
@@ -30,7 +30,7 @@ pub(super) const OLD: &[&str] = &[
     "DES-CBC3-SHA",
 ];
 
-/// A cipher by its IANA name, if there is one here; names of Go lack the hash after POLY1305.
+/// The IANA name of a supported cipher; Go's names lack the hash after POLY1305.
 pub(super) fn cipher(name: &str) -> Option<&'static str> {
     Some(match name {
         "TLS_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
@@ -58,7 +58,7 @@ pub(super) fn cipher(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A curve by its IANA name, if there is one here. X25519MLKEM768 and P-521 are known elsewhere, and not to ring.
+/// The IANA name of a supported curve. ring does not support X25519MLKEM768 and P-521.
 pub(super) fn curve(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "x25519" => "X25519",

@@ -13,7 +13,7 @@ fn custom(ciphers: &[&str], min: &str, curves: &[&str]) -> Result<Honored, Strin
 }
 
 #[test]
-fn intermediate_holds_where_nothing_is_said_and_is_kept_in_full() {
+fn intermediate_is_the_default_and_fully_supported() {
     let expected = of_cluster(Some(&cluster(&json!({"type": "Intermediate", "intermediate": {}})))).unwrap();
     assert_eq!(expected.ignored, [""; 0]);
     assert_eq!((expected.profile.ciphers.len(), &*expected.profile.min_tls_version), (9, TLS_1_2));
@@ -26,12 +26,12 @@ fn intermediate_holds_where_nothing_is_said_and_is_kept_in_full() {
 }
 
 #[test]
-fn what_old_clients_miss_is_said() {
+fn what_old_clients_miss_is_reported() {
     let old = of_cluster(Some(&cluster(&json!({"type": "Old"})))).unwrap();
     assert_eq!((old.profile.ciphers.len(), &*old.profile.min_tls_version), (9, TLS_1_2));
     let [version, ciphers] = &old.ignored[..] else { panic!("{:?}", old.ignored) };
-    assert_eq!(version, "TLS 1.0 and 1.1 are not spoken: the minimum is TLS 1.2");
-    assert!(ciphers.starts_with("ciphers that are not available: ECDHE-ECDSA-AES128-SHA256, "), "{ciphers}");
+    assert_eq!(version, "TLS 1.0 and 1.1 are not supported: the minimum is TLS 1.2");
+    assert!(ciphers.starts_with("ciphers that are not supported: ECDHE-ECDSA-AES128-SHA256, "), "{ciphers}");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_form_of_the_file_is_fixed() {
     );
 }
 
-/// Ciphers and minimum as they are wanted; how many ciphers are kept and from which version; what is ignored.
+/// Ciphers and minimum of the profile; the number of supported ciphers, the resulting minimum, and the number of remarks.
 #[test]
 fn the_ciphers_of_a_custom_profile() {
     const RSA: &str = "ECDHE-RSA-AES128-GCM-SHA256";
@@ -72,31 +72,31 @@ fn curves_have_many_names() {
         custom(&[], TLS_1_2, &["X25519MLKEM768", "P-521", "CurveP384", "X25519", "prime256v1", "P-256"]);
     let honored = honored.unwrap();
     assert_eq!(honored.profile.curves, ["secp384r1", "X25519", "secp256r1"]);
-    assert_eq!(honored.ignored, ["curves that are not available: X25519MLKEM768, P-521"]);
+    assert_eq!(honored.ignored, ["curves that are not supported: X25519MLKEM768, P-521"]);
     let groups = json!({"type": "Custom", "custom": {"ciphers": [], "groups": ["secp256r1"]}});
     assert_eq!(of_cluster(Some(&cluster(&groups))).unwrap().profile.curves, ["secp256r1"]);
 }
 
 #[test]
-fn what_cannot_be_kept_at_all_is_an_error() {
-    let told = |profile: Value| of_cluster(Some(&cluster(&profile))).unwrap_err();
+fn an_unsupported_profile_is_an_error() {
+    let error_of = |profile: Value| of_cluster(Some(&cluster(&profile))).unwrap_err();
     for (profile, part) in [
         (json!({"type": "Newest"}), "\"Newest\""),
-        (json!({"type": "Custom"}), "no custom"),
+        (json!({"type": "Custom"}), "custom is missing"),
         (json!({"type": "Custom", "custom": {"ciphers": "all"}}), "cannot be read"),
-        (json!({"type": "Custom", "custom": {"ciphers": ["DES-CBC3-SHA"]}}), "available: DES-CBC3-SHA"),
-        (json!({"type": "Custom", "custom": {"curves": ["P-521"]}}), "available: P-521"),
+        (json!({"type": "Custom", "custom": {"ciphers": ["DES-CBC3-SHA"]}}), "supported: DES-CBC3-SHA"),
+        (json!({"type": "Custom", "custom": {"curves": ["P-521"]}}), "supported: P-521"),
         (json!({"type": "Custom", "custom": {"minTLSVersion": "TLSv1.2"}}), "\"TLSv1.2\""),
     ] {
-        let error = told(profile);
+        let error = error_of(profile);
         assert!(error.contains(part), "{error}");
     }
 }
 
 proptest! {
-    /// The operator writes it and controllers read it: both must mean the same by it.
+    /// The operator writes the result and controllers read it again: both must get the same result.
     #[test]
-    fn what_is_honored_is_honored_again(
+    fn a_supported_profile_is_not_changed_again(
         ciphers in prop::collection::vec(prop::sample::select([names::MODERN, names::INTERMEDIATE, names::OLD].concat()), 0..6),
         curves in prop::collection::vec(prop::sample::select(&["X25519", "P-521", "P-256", "P-384"][..]), 0..4),
         min in prop::sample::select(&["VersionTLS10", TLS_1_2, TLS_1_3][..]),

@@ -1,23 +1,23 @@
-//! What a controller does: it reads, decides, and writes orders.
+//! The steps of a controller: it reads, decides, and writes orders.
 
 use knmstate_api::Permit;
 
 use crate::{
-    decisions::{Decisions, Known},
+    decisions::{DecisionInput, Decisions},
+    invariants,
     leases::may_write,
-    promises,
     protocol::{Action, Steps},
-    world::{Health, State, Status, Variation, World, Write},
+    world::{Health, ModelState, Scenario, Status, Variation, Write},
 };
 
-pub fn add_steps(world: &World, decisions: &Decisions, state: &State, steps: &mut Steps) {
-    for number in 0..world.controllers {
+pub fn add_steps(scenario: &Scenario, decisions: &Decisions, state: &ModelState, steps: &mut Steps) {
+    for number in 0..scenario.controllers {
         let controller = &state.controllers[number];
         if controller.is_up {
-            let may_write = may_write(world, state, number);
+            let may_write = may_write(scenario, state, number);
             if may_write && !controller.has_listed {
                 steps.fair(Action::Lists(number), |state| {
-                    if world.has(Variation::TakesOverUnlisted) {
+                    if scenario.has(Variation::TakesOverUnlisted) {
                         go_on_unlisted(state, number);
                     } else {
                         state.list(number);
@@ -25,19 +25,19 @@ pub fn add_steps(world: &World, decisions: &Decisions, state: &State, steps: &mu
                     Ok(())
                 });
             }
-            if controller.has_listed || world.has(Variation::TakesOverUnlisted) {
-                add_views(world, state, number, steps);
+            if controller.has_listed || scenario.has(Variation::TakesOverUnlisted) {
+                add_views(scenario, state, number, steps);
             }
             if may_write && controller.has_listed {
-                add_decision(world, decisions, state, number, steps);
-                add_sends(world, state, number, steps);
+                add_decision(scenario, decisions, state, number, steps);
+                add_sends(scenario, state, number, steps);
             }
         }
-        add_landings(world, state, number, steps);
+        add_arrivals(scenario, state, number, steps);
     }
 }
 
-fn go_on_unlisted(state: &mut State, number: usize) {
+fn go_on_unlisted(state: &mut ModelState, number: usize) {
     let controller = &mut state.controllers[number];
     controller.has_listed = true;
     for view in &mut controller.views {
@@ -46,8 +46,8 @@ fn go_on_unlisted(state: &mut State, number: usize) {
     }
 }
 
-/// What has changed is seen sooner or later, in any order.
-fn add_views(world: &World, state: &State, number: usize, steps: &mut Steps) {
+/// Every change is seen eventually, in any order.
+fn add_views(scenario: &Scenario, state: &ModelState, number: usize, steps: &mut Steps) {
     let controller = &state.controllers[number];
     if controller.generation != state.generation {
         steps.fair(Action::SeesPolicy(number), |state| {
@@ -55,7 +55,8 @@ fn add_views(world: &World, state: &State, number: usize, steps: &mut Steps) {
             Ok(())
         });
     }
-    let reads_orders = world.has(Variation::ForgetsOwnWrites) || world.has(Variation::TakesOverUnlisted);
+    let reads_orders =
+        scenario.has(Variation::ForgetsOwnWrites) || scenario.has(Variation::TakesOverUnlisted);
     for (place, (view, node)) in controller.views.iter().zip(&state.nodes).enumerate() {
         if view.health != node.health {
             steps.fair(Action::SeesNode(number, place), |state| {
@@ -76,26 +77,32 @@ fn add_views(world: &World, state: &State, number: usize, steps: &mut Steps) {
     }
 }
 
-fn add_decision(world: &World, decisions: &Decisions, state: &State, number: usize, steps: &mut Steps) {
+fn add_decision(
+    scenario: &Scenario,
+    decisions: &Decisions,
+    state: &ModelState,
+    number: usize,
+    steps: &mut Steps,
+) {
     let controller = &state.controllers[number];
-    let forgets = world.has(Variation::ForgetsOwnWrites);
-    let known = Known {
+    let forgets = scenario.has(Variation::ForgetsOwnWrites);
+    let input = DecisionInput {
         generation: controller.generation,
         nodes: controller.views.map(|view| {
             let order = if forgets { view.read } else { view.order };
             (view.health, order, if order.is_none() { Status::default() } else { view.status })
         }),
     };
-    let decided = decisions.about(&known);
+    let decided = decisions.decide(&input);
     if controller.views.iter().zip(decided.orders).all(|(view, order)| view.order == order) {
         return;
     }
     steps.fair(Action::Decides(number), |state| {
-        promises::nobody_begins_too_early(world, state, number, &decided)?;
+        invariants::no_node_begins_too_early(scenario, state, number, &decided)?;
         for (view, order) in state.controllers[number].views.iter_mut().zip(decided.orders) {
             if view.order != order {
                 view.order = order;
-                // With its node an enactment goes by itself.
+                // The API server deletes the enactment together with its node.
                 view.is_settled = view.health == Health::Gone;
             }
         }
@@ -103,67 +110,72 @@ fn add_decision(world: &World, decisions: &Decisions, state: &State, number: usi
     });
 }
 
-fn add_sends(world: &World, state: &State, number: usize, steps: &mut Steps) {
+fn add_sends(scenario: &Scenario, state: &ModelState, number: usize, steps: &mut Steps) {
     for (place, view) in state.controllers[number].views.iter().enumerate() {
-        if view.is_settled || view.on_its_way.is_some() {
+        if view.is_settled || view.in_transit.is_some() {
             continue;
         }
         steps.fair(Action::Sends(number, place), |state| {
-            promises::one_writes_at_a_time(world, state, number)?;
+            invariants::one_writes_at_a_time(scenario, state, number)?;
             let controller = &mut state.controllers[number];
             controller.sent = controller.lease.renewed;
             let view = &mut controller.views[place];
-            view.on_its_way = Some(view.order);
+            view.in_transit = Some(view.order);
             Ok(())
         });
     }
 }
 
-/// What was sent lands, or is lost, or its answer is, also when its sender is no more.
-fn add_landings(world: &World, state: &State, number: usize, steps: &mut Steps) {
+/// A write arrives, or is lost, or its response is lost, also after its sender has stopped.
+fn add_arrivals(scenario: &Scenario, state: &ModelState, number: usize, steps: &mut Steps) {
     for (place, view) in state.controllers[number].views.iter().enumerate() {
         if let Some(late) = view.late {
-            steps.unfair(Action::LandsLate(number, place, late), |state| {
+            steps.unfair(Action::WriteArrivesLate(number, place, late), |state| {
                 state.controllers[number].views[place].late = None;
-                arrive(world, state, place, late)
+                arrive(scenario, state, place, late)
             });
         }
-        let Some(write) = view.on_its_way else { continue };
+        let Some(write) = view.in_transit else { continue };
         let mut end = |action, is_fault: bool, arrives: bool, is_answered: bool| {
-            let happen = |state: &mut State| {
+            let happen = |state: &mut ModelState| {
                 state.left.losses -= u8::from(is_fault);
                 let controller = &mut state.controllers[number];
                 let view = &mut controller.views[place];
-                view.on_its_way = None;
+                view.in_transit = None;
                 view.is_settled |= is_answered && view.order == write;
-                if !controller.has_something_on_its_way() {
+                if !controller.has_writes_in_transit() {
                     controller.sent = None;
                 }
-                if arrives { arrive(world, state, place, write) } else { Ok(()) }
+                if arrives { arrive(scenario, state, place, write) } else { Ok(()) }
             };
             if is_fault { steps.fault(action, happen) } else { steps.fair(action, happen) }
         };
-        end(Action::Lands(number, place, write), false, true, true);
+        end(Action::WriteArrives(number, place, write), false, true, true);
         if state.left.losses == 0 {
             continue;
         }
-        end(Action::LandsUnanswered(number, place, write), true, true, false);
-        end(Action::IsLost(number, place, write), true, false, false);
-        if world.has(Variation::OwnWriteLandsLate) && view.late.is_none() {
-            steps.fault(Action::IsGivenUp(number, place, write), |state| {
+        end(Action::WriteArrivesUnanswered(number, place, write), true, true, false);
+        end(Action::WriteIsLost(number, place, write), true, false, false);
+        if scenario.has(Variation::OwnWriteArrivesLate) && view.late.is_none() {
+            steps.fault(Action::WriteTimesOut(number, place, write), |state| {
                 state.left.losses -= 1;
                 let view = &mut state.controllers[number].views[place];
-                view.late = view.on_its_way.take();
+                view.late = view.in_transit.take();
                 Ok(())
             });
         }
     }
 }
 
-/// A write comes to the API server, which refuses to go back to an older generation.
-fn arrive(world: &World, state: &mut State, place: usize, write: Write) -> Result<(), &'static str> {
+/// A write arrives at the API server, which refuses an older generation.
+fn arrive(
+    scenario: &Scenario,
+    state: &mut ModelState,
+    place: usize,
+    write: Write,
+) -> Result<(), &'static str> {
     let node = &mut state.nodes[place];
-    if !node.is_there() {
+    if !node.exists() {
         return Ok(());
     }
     let Some(order) = write else {
@@ -173,19 +185,23 @@ fn arrive(world: &World, state: &mut State, place: usize, write: Write) -> Resul
         return Ok(());
     };
     if let Some(before) = node.order {
-        if order.generation < before.generation && !world.has(Variation::ServerGoesBack) {
-            return if world.variations.is_empty() { Err(promises::GOES_BACK) } else { Ok(()) };
+        if order.generation < before.generation && !scenario.has(Variation::ServerAcceptsOlder) {
+            return if scenario.variations.is_empty() { Err(invariants::GOES_BACK) } else { Ok(()) };
         }
-        let is_taken_back = order.generation == before.generation
+        let is_revoked = order.generation == before.generation
             && before.permit != Permit::Wait
             && before.permit != order.permit;
-        if is_taken_back {
-            return if world.has(Variation::ServerKeepsPermits) { Ok(()) } else { Err(promises::TAKEN_BACK) };
+        if is_revoked {
+            return if scenario.has(Variation::ServerKeepsPermits) {
+                Ok(())
+            } else {
+                Err(invariants::REVOKED)
+            };
         }
     }
-    // Whoever has waited until now has nothing to do with older generations any more.
+    // For a node that has waited until now, older generations are superseded.
     if node.order.is_none_or(|before| before.permit == Permit::Wait) {
-        node.is_over_with = node.is_over_with.max(order.generation - 1);
+        node.superseded = node.superseded.max(order.generation - 1);
     }
     node.order = Some(order);
     Ok(())

@@ -1,33 +1,33 @@
-//! What happens on the nodes: handlers take over orders, work, report and crash, and nodes come and go.
+//! The steps of the nodes: handlers read orders, apply them, report and crash; nodes are added and removed.
 
 use knmstate_api::Permit;
 
 use crate::{
-    promises,
+    invariants,
     protocol::{Action, Steps},
-    world::{Health, Node, Said, State, Status, Variation, World},
+    world::{Health, ModelState, Node, Outcome, Scenario, Status, Variation},
 };
 
-/// No generation asks for this network.
+/// A network that no generation requests.
 const DRIFTED: u8 = u8::MAX;
 
-pub fn add_steps(world: &World, state: &State, steps: &mut Steps) {
-    for place in 0..world.nodes {
+pub fn add_steps(scenario: &Scenario, state: &ModelState, steps: &mut Steps) {
+    for place in 0..scenario.nodes {
         let node = &state.nodes[place];
-        if node.is_there() {
-            add_handler(world, state, place, steps);
+        if node.exists() {
+            add_handler(scenario, state, place, steps);
             add_reports(state, place, steps);
             add_faults(state, place, steps);
-        } else if state.left.additions > 0 && node.is_over_with == 0 {
+        } else if state.left.additions > 0 && node.superseded == 0 {
             steps.fault(Action::NodeIsAdded(place), |state| {
                 state.left.additions -= 1;
-                state.nodes[place].health = Health::Well;
+                state.nodes[place].health = Health::Healthy;
                 state.nodes[place].is_up = true;
                 Ok(())
             });
         }
     }
-    if usize::from(state.generation) < world.generations.len() {
+    if usize::from(state.generation) < scenario.generations.len() {
         steps.unfair(Action::PolicyChanges, |state| {
             state.generation += 1;
             Ok(())
@@ -35,16 +35,16 @@ pub fn add_steps(world: &World, state: &State, steps: &mut Steps) {
     }
 }
 
-fn add_handler(world: &World, state: &State, place: usize, steps: &mut Steps) {
+fn add_handler(scenario: &Scenario, state: &ModelState, place: usize, steps: &mut Steps) {
     let node = &state.nodes[place];
     if !node.is_up {
         steps.fair(Action::HandlerStarts(place), |state| {
             let node = &mut state.nodes[place];
             node.is_up = true;
-            // What an earlier life has left open is rolled back.
+            // A change that the former process has left open is rolled back.
             node.work = None;
-            if world.has(Variation::FailedStartsOver) && node.said.stage == Said::Failed {
-                node.said.stage = Said::Open;
+            if scenario.has(Variation::FailedStartsOver) && node.result.outcome == Outcome::Failed {
+                node.result.outcome = Outcome::Unfinished;
             }
             Ok(())
         });
@@ -53,14 +53,14 @@ fn add_handler(world: &World, state: &State, place: usize, steps: &mut Steps) {
     if let Some(generation) = node.work {
         steps.fair(Action::Succeeds(place), |state| {
             let node = &mut state.nodes[place];
-            node.network = world.terms(generation).asks;
-            finish(node, Status { generation, stage: Said::Available });
+            node.network = scenario.generation(generation).network;
+            finish(node, Status { generation, outcome: Outcome::Available });
             Ok(())
         });
         if state.left.failures > 0 {
             steps.fault(Action::Fails(place), |state| {
                 state.left.failures -= 1;
-                finish(&mut state.nodes[place], Status { generation, stage: Said::Failed });
+                finish(&mut state.nodes[place], Status { generation, outcome: Outcome::Failed });
                 Ok(())
             });
         }
@@ -73,69 +73,69 @@ fn add_handler(world: &World, state: &State, place: usize, steps: &mut Steps) {
         return;
     }
     if node.known != node.order {
-        steps.fair(Action::TakesOver(place, node.order), |state| {
-            take_over(&mut state.nodes[place]);
+        steps.fair(Action::ReadsOrder(place, node.order), |state| {
+            read_order(&mut state.nodes[place]);
             Ok(())
         });
     }
     let due = node.known.filter(|known| {
         known.permit == Permit::Apply
-            && node.said == Status { generation: known.generation, stage: Said::Open }
+            && node.result == Status { generation: known.generation, outcome: Outcome::Unfinished }
     });
     let Some(due) = due else { return };
     steps.fair(Action::Begins(place, due.generation), |state| {
         let node = &mut state.nodes[place];
-        if node.network == world.terms(due.generation).asks {
-            // That costs a look at the network, and nothing else.
-            finish(node, Status { generation: due.generation, stage: Said::Available });
+        if node.network == scenario.generation(due.generation).network {
+            // The network matches already, so nothing is changed.
+            finish(node, Status { generation: due.generation, outcome: Outcome::Available });
             return Ok(());
         }
         node.work = Some(due.generation);
-        promises::work_may_begin(world, state, place)
+        invariants::work_may_begin(scenario, state, place)
     });
 }
 
-fn finish(node: &mut Node, said: Status) {
-    node.said = said;
+fn finish(node: &mut Node, result: Status) {
+    node.result = result;
     node.work = None;
 }
 
-fn take_over(node: &mut Node) {
+fn read_order(node: &mut Node) {
     node.known = node.order;
     let Some(order) = node.order else {
-        node.said = Status::default();
+        node.result = Status::default();
         return;
     };
-    node.is_over_with = node.is_over_with.max(order.generation - 1);
-    if node.said.generation != order.generation {
-        node.said = Status { generation: order.generation, stage: Said::Open };
+    node.superseded = node.superseded.max(order.generation - 1);
+    if node.result.generation != order.generation {
+        node.result = Status { generation: order.generation, outcome: Outcome::Unfinished };
     }
     if order.permit == Permit::Abort {
-        node.said.stage = Said::Aborted;
+        node.result.outcome = Outcome::Aborted;
     }
 }
 
-fn add_reports(state: &State, place: usize, steps: &mut Steps) {
+fn add_reports(state: &ModelState, place: usize, steps: &mut Steps) {
     let node = &state.nodes[place];
-    let has_news = node.said != node.status && node.said.generation != 0;
+    let has_news = node.result != node.status && node.result.generation != 0;
     if node.is_up && node.order.is_some() && has_news {
-        steps.fair(Action::Reports(place, node.said), |state| {
+        steps.fair(Action::Reports(place, node.result), |state| {
             let node = &mut state.nodes[place];
-            node.status = node.said;
+            node.status = node.result;
             Ok(())
         });
         if state.left.late_statuses > 0 {
-            steps.fault(Action::ReportsTwice(place, node.said), |state| {
+            steps.fault(Action::ReportsTwice(place, node.result), |state| {
                 state.left.late_statuses -= 1;
                 let node = &mut state.nodes[place];
-                node.status = node.said;
-                node.late_status = Some(node.said);
+                node.status = node.result;
+                node.late_status = Some(node.result);
                 Ok(())
             });
         }
     }
     if let Some(late) = node.late_status {
-        steps.unfair(Action::ReportLandsLate(place, late), |state| {
+        steps.unfair(Action::ReportArrivesLate(place, late), |state| {
             let node = &mut state.nodes[place];
             node.late_status = None;
             node.status = late;
@@ -144,7 +144,7 @@ fn add_reports(state: &State, place: usize, steps: &mut Steps) {
     }
 }
 
-fn add_faults(state: &State, place: usize, steps: &mut Steps) {
+fn add_faults(state: &ModelState, place: usize, steps: &mut Steps) {
     let (node, left) = (&state.nodes[place], &state.left);
     if left.handler_crashes > 0 && node.is_up {
         steps.fault(Action::HandlerCrashes(place), |state| {
@@ -156,8 +156,8 @@ fn add_faults(state: &State, place: usize, steps: &mut Steps) {
     if left.removals > 0 {
         steps.fault(Action::NodeIsRemoved(place), |state| {
             state.left.removals -= 1;
-            // It does not come back: that would be another one.
-            state.nodes[place] = Node { is_over_with: u8::MAX, ..Node::new(Health::Gone) };
+            // It does not come back: that would be another node.
+            state.nodes[place] = Node { superseded: u8::MAX, ..Node::new(Health::Gone) };
             Ok(())
         });
     }
@@ -168,8 +168,8 @@ fn add_faults(state: &State, place: usize, steps: &mut Steps) {
             Ok(())
         });
     }
-    let mut becomes = |action, is_fair, health, count: fn(&mut State)| {
-        let happen = |state: &mut State| {
+    let mut becomes = |action, is_fair, health, count: fn(&mut ModelState)| {
+        let happen = |state: &mut ModelState| {
             count(state);
             state.nodes[place].health = health;
             Ok(())
@@ -177,9 +177,11 @@ fn add_faults(state: &State, place: usize, steps: &mut Steps) {
         if is_fair { steps.fair(action, happen) } else { steps.unfair(action, happen) }
     };
     match node.health {
-        Health::Well => {
+        Health::Healthy => {
             if left.absences > 0 {
-                becomes(Action::NodeGoesAway(place), false, Health::Away, |state| state.left.absences -= 1);
+                becomes(Action::NodeBecomesUnhealthy(place), false, Health::Unhealthy, |state| {
+                    state.left.absences -= 1;
+                });
             }
             if left.deselections > 0 {
                 becomes(Action::NodeIsDeselected(place), false, Health::Deselected, |state| {
@@ -187,12 +189,12 @@ fn add_faults(state: &State, place: usize, steps: &mut Steps) {
                 });
             }
         }
-        Health::Away => {
-            becomes(Action::PatienceEnds(place), true, Health::GivenUp, |_| ());
-            becomes(Action::NodeComesBack(place), false, Health::Well, |_| ());
+        Health::Unhealthy => {
+            becomes(Action::NodeTimesOut(place), true, Health::GivenUp, |_| ());
+            becomes(Action::NodeRecovers(place), false, Health::Healthy, |_| ());
         }
         Health::GivenUp | Health::Deselected => {
-            becomes(Action::NodeComesBack(place), false, Health::Well, |_| ());
+            becomes(Action::NodeRecovers(place), false, Health::Healthy, |_| ());
         }
         Health::Gone => {}
     }

@@ -1,21 +1,21 @@
-//! Who may write: the lease, and the time that passes between the controllers. Decided by the real rules.
+//! Which controller may write: the lease, and the passing of time. The decisions are the real ones.
 
 use std::time::Duration;
 
-use knmstate_core::lease::{Seen, Step, Terms, may_write_until, step};
+use knmstate_core::lease::{LeaseStep, LeaseTiming, ObservedLease, may_write_until, next_step};
 
 use crate::{
     protocol::{Action, Steps},
-    world::{Controller, LeaseView, Name, State, Variation, World},
+    world::{Controller, LeaseHolder, LeaseView, ModelState, Scenario, Variation},
 };
 
-/// The real figures in ticks: what matters is their order.
-const TERMS: Terms = Terms { duration: ticks(2), write_within: ticks(1), renew_every: ticks(1) };
+/// The real durations in ticks; only their order matters.
+const TIMING: LeaseTiming = LeaseTiming { duration: ticks(2), write_within: ticks(1), renew_every: ticks(1) };
 
-/// Nothing happens at a greater age that does not happen at this one.
+/// The maximum age: nothing changes at a higher one.
 const OLDEST: u8 = 2;
 
-/// By the clock of whoever looks.
+/// The current time by the clock of each controller.
 const NOW: Duration = ticks(100);
 
 const fn ticks(count: u64) -> Duration {
@@ -26,61 +26,61 @@ fn ago(age: u8) -> Duration {
     NOW.saturating_sub(ticks(age.into()))
 }
 
-fn text(name: Name) -> String {
-    match name {
-        Name::Nobody => String::new(),
-        Name::Controller { number, life } => format!("{number}-{life}"),
+fn text(holder: LeaseHolder) -> String {
+    match holder {
+        LeaseHolder::None => String::new(),
+        LeaseHolder::Controller { number, run } => format!("{number}-{run}"),
     }
 }
 
-fn seen(lease: &LeaseView) -> Option<Seen> {
+fn observed(lease: &LeaseView) -> Option<ObservedLease> {
     let holder = text(lease.holder?);
-    Some(Seen { holder, duration: TERMS.duration, since: ago(lease.age) })
+    Some(ObservedLease { holder, duration: TIMING.duration, since: ago(lease.age) })
 }
 
-fn name(state: &State, controller: usize) -> Name {
-    Name::Controller {
-        number: u8::try_from(controller).expect("there are few"),
-        life: state.controllers[controller].life,
+fn identity(state: &ModelState, controller: usize) -> LeaseHolder {
+    LeaseHolder::Controller {
+        number: u8::try_from(controller).expect("few controllers"),
+        run: state.controllers[controller].run,
     }
 }
 
 /// Whether a controller may write at this moment.
-pub fn may_write(world: &World, state: &State, number: usize) -> bool {
+pub fn may_write(scenario: &Scenario, state: &ModelState, number: usize) -> bool {
     let controller = &state.controllers[number];
-    if !world.has_lease() {
+    if !scenario.has_lease() {
         return controller.is_up;
     }
     let lease = &controller.lease;
-    let me = text(name(state, number));
-    let until = may_write_until(&TERMS, seen(lease).as_ref(), &me, lease.renewed.map(ago));
+    let me = text(identity(state, number));
+    let until = may_write_until(&TIMING, observed(lease).as_ref(), &me, lease.renewed.map(ago));
     controller.is_up && until.is_some_and(|until| NOW < until)
 }
 
-pub fn add_steps(world: &World, state: &State, steps: &mut Steps) {
-    for number in 0..world.controllers {
-        add_life(world, state, number, steps);
-        if world.has_lease() && state.controllers[number].is_up {
-            add_lease(world, state, number, steps);
+pub fn add_steps(scenario: &Scenario, state: &ModelState, steps: &mut Steps) {
+    for number in 0..scenario.controllers {
+        add_restarts(scenario, state, number, steps);
+        if scenario.has_lease() && state.controllers[number].is_up {
+            add_lease(scenario, state, number, steps);
         }
     }
-    if world.has_lease() {
+    if scenario.has_lease() {
         steps.fair(Action::TimePasses, |state| {
-            time_passes(world, state);
+            time_passes(scenario, state);
             Ok(())
         });
     }
 }
 
-fn add_life(world: &World, state: &State, number: usize, steps: &mut Steps) {
+fn add_restarts(scenario: &Scenario, state: &ModelState, number: usize, steps: &mut Steps) {
     let controller = &state.controllers[number];
     if !controller.is_up {
         steps.fair(Action::ControllerStarts(number), |state| {
             let controller = &mut state.controllers[number];
             controller.is_up = true;
-            if !world.has_lease() {
-                // It waits for the lease of its earlier life to run out.
-                controller.hang_up();
+            if !scenario.has_lease() {
+                // A single controller waits until the lease of its former process has expired.
+                controller.drop_writes();
             }
             Ok(())
         });
@@ -89,33 +89,33 @@ fn add_life(world: &World, state: &State, number: usize, steps: &mut Steps) {
     if state.left.controller_crashes > 0 {
         steps.fault(Action::ControllerCrashes(number), |state| {
             state.left.controller_crashes -= 1;
-            end_life(world, state, number);
+            stop(scenario, state, number);
             Ok(())
         });
     }
-    // Whoever gives the lease back waits first for what it has sent.
-    let is_done = controller.has_listed && !controller.has_something_on_its_way();
-    if world.has_lease() && state.left.releases > 0 && is_done && may_write(world, state, number) {
-        steps.fault(Action::GivesLeaseBack(number), |state| {
+    // A controller waits for its writes before it releases the lease.
+    let is_done = controller.has_listed && !controller.has_writes_in_transit();
+    if scenario.has_lease() && state.left.releases > 0 && is_done && may_write(scenario, state, number) {
+        steps.fault(Action::ReleasesLease(number), |state| {
             state.left.releases -= 1;
-            end_life(world, state, number);
-            set_holder(state, Name::Nobody);
+            stop(scenario, state, number);
+            set_holder(state, LeaseHolder::None);
             Ok(())
         });
     }
 }
 
-fn end_life(world: &World, state: &mut State, number: usize) {
+fn stop(scenario: &Scenario, state: &mut ModelState, number: usize) {
     let controller = &mut state.controllers[number];
     controller.forget();
     controller.is_up = false;
     controller.lease = Controller::new().lease;
-    if world.has_lease() && !world.has(Variation::KeepsItsName) {
-        controller.life += 1;
+    if scenario.has_lease() && !scenario.has(Variation::KeepsItsIdentity) {
+        controller.run += 1;
     }
 }
 
-fn set_holder(state: &mut State, holder: Name) {
+fn set_holder(state: &mut ModelState, holder: LeaseHolder) {
     state.holder = holder;
     for controller in &mut state.controllers {
         controller.lease.is_behind = true;
@@ -125,9 +125,9 @@ fn set_holder(state: &mut State, holder: Name) {
     }
 }
 
-fn add_lease(world: &World, state: &State, number: usize, steps: &mut Steps) {
+fn add_lease(scenario: &Scenario, state: &ModelState, number: usize, steps: &mut Steps) {
     let lease = &state.controllers[number].lease;
-    let me = name(state, number);
+    let me = identity(state, number);
     if lease.is_behind {
         steps.fair(Action::SeesLease(number), |state| {
             let holder = state.holder;
@@ -138,7 +138,7 @@ fn add_lease(world: &World, state: &State, number: usize, steps: &mut Steps) {
             if holder != me {
                 controller.lease.renewed = None;
                 controller.has_listed = false;
-                if !world.has(Variation::TakesOverUnlisted) {
+                if !scenario.has(Variation::TakesOverUnlisted) {
                     controller.forget();
                 }
             }
@@ -146,8 +146,8 @@ fn add_lease(world: &World, state: &State, number: usize, steps: &mut Steps) {
         });
     }
     if let Some((_, is_valid)) = lease.renewing {
-        steps.fair(Action::RenewalLands(number), |state| {
-            land(state, number, me);
+        steps.fair(Action::RenewalArrives(number), |state| {
+            arrive(state, number, me);
             Ok(())
         });
         if state.left.losses > 0 && is_valid {
@@ -160,18 +160,19 @@ fn add_lease(world: &World, state: &State, number: usize, steps: &mut Steps) {
         }
         return;
     }
-    let due = step(&TERMS, seen(lease).as_ref(), &text(me), lease.renewed.map(ago), NOW) == Step::Take;
+    let due = next_step(&TIMING, observed(lease).as_ref(), &text(me), lease.renewed.map(ago), NOW)
+        == LeaseStep::Take;
     if lease.holder.is_none() || !due {
         return;
     }
-    let begin = |state: &mut State| {
+    let begin = |state: &mut ModelState| {
         let lease = &mut state.controllers[number].lease;
         lease.renewing = Some((0, !lease.is_behind));
     };
-    // What takes no time on the wire needs no state in between.
+    // A renewal that takes no time needs no state in between.
     steps.fair(Action::Renews(number), |state| {
         begin(state);
-        land(state, number, me);
+        arrive(state, number, me);
         Ok(())
     });
     if state.left.losses > 0 {
@@ -183,8 +184,8 @@ fn add_lease(world: &World, state: &State, number: usize, steps: &mut Steps) {
     }
 }
 
-/// A renewal comes to the API server, which takes it if the lease still is as its sender has seen it.
-fn land(state: &mut State, number: usize, me: Name) {
+/// A renewal arrives at the API server, which accepts it if the lease is unchanged since the sender has read it.
+fn arrive(state: &mut ModelState, number: usize, me: LeaseHolder) {
     let renewing = state.controllers[number].lease.renewing.take();
     if let Some((begun, true)) = renewing {
         set_holder(state, me);
@@ -196,20 +197,20 @@ fn land(state: &mut State, number: usize, me: Name) {
     }
 }
 
-fn time_passes(world: &World, state: &mut State) {
+fn time_passes(scenario: &Scenario, state: &mut ModelState) {
     let older = |age: u8| OLDEST.min(age + 1);
-    for controller in &mut state.controllers[..world.controllers] {
+    for controller in &mut state.controllers[..scenario.controllers] {
         let lease = &mut controller.lease;
         if lease.holder.is_some() {
             lease.age = older(lease.age);
         }
         lease.renewed = lease.renewed.map(older);
-        // Every call has a deadline.
+        // Every request has a deadline.
         lease.renewing =
             lease.renewing.map(|(age, is_valid)| (age + 1, is_valid)).filter(|(age, _)| *age < OLDEST);
         controller.sent = controller.sent.map(older);
-        if controller.sent == Some(OLDEST) && !world.has(Variation::FormerLeaderLandsLate) {
-            controller.hang_up();
+        if controller.sent == Some(OLDEST) && !scenario.has(Variation::FormerLeaderArrivesLate) {
+            controller.drop_writes();
         }
     }
 }

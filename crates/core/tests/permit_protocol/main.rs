@@ -1,29 +1,29 @@
-//! The permit protocol, checked in every state of small worlds: controllers that crash, hand over and lag behind,
-//! requests that are lost, handlers that crash, nodes that come and go, and policies that change in between.
+//! The permit protocol, checked in every reachable state of small models: controllers crash, hand over and lag behind;
+//! requests are lost; handlers crash; nodes are added and removed; policies change in between.
 //!
-//! The decisions are the real ones ([`knmstate_core::rollout`], [`knmstate_core::lease`]); what is modelled is everything
-//! around them: the server, the wire, the caches and the nodes.
+//! The decisions are the real ones ([`knmstate_core::rollout`], [`knmstate_core::lease`]). The model is everything
+//! around them: the API server, the network, the caches and the nodes.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, its helpers too")]
 
 mod controller;
 mod decisions;
 mod handler;
+mod invariants;
 mod leases;
-mod promises;
 mod protocol;
 mod search;
 mod world;
 
 use crate::{
-    promises::{SUPERSEDED, TAKEN_BACK, TOO_MANY_AT_WORK, TOO_MANY_PERMITTED},
+    invariants::{REVOKED, SUPERSEDED, TOO_MANY_AT_WORK, TOO_MANY_PERMITTED},
     protocol::Protocol,
-    search::{Found, Verdict, search},
-    world::{Faults, Generation, Variation, World},
+    search::{SearchResult, Verdict, search},
+    world::{Faults, Generation, Scenario, Variation},
 };
 
-const FIRST: Generation = Generation { limit: 1, asks: 1, tolerated_failures: None };
-const SECOND: Generation = Generation { asks: 2, ..FIRST };
+const FIRST: Generation = Generation { limit: 1, network: 1, tolerated_failures: None };
+const SECOND: Generation = Generation { network: 2, ..FIRST };
 
 const QUIET: Faults = Faults {
     controller_crashes: 0,
@@ -39,7 +39,7 @@ const QUIET: Faults = Faults {
     drifts: 0,
 };
 
-const SMALL: World = World {
+const SMALL: Scenario = Scenario {
     name: "",
     nodes: 2,
     absent: 0,
@@ -49,111 +49,111 @@ const SMALL: World = World {
     variations: &[],
 };
 
-fn look_at(world: World) -> Found {
-    let found = search(&Protocol::new(world));
-    println!("{}: {} states, {} steps", world.name, found.states, found.steps);
-    found
+fn explore(scenario: Scenario) -> SearchResult {
+    let result = search(&Protocol::new(scenario));
+    println!("{}: {} states, {} steps", scenario.name, result.states, result.steps);
+    result
 }
 
 #[track_caller]
-fn holds(world: World) {
-    let found = look_at(world);
-    assert!(matches!(found.verdict, Verdict::Holds), "{}: {:#?}", world.name, found.verdict);
+fn holds(scenario: Scenario) {
+    let result = explore(scenario);
+    assert!(matches!(result.verdict, Verdict::Holds), "{}: {:#?}", scenario.name, result.verdict);
 }
 
 #[track_caller]
-fn breaks(world: World, promise: &str) {
-    let found = look_at(world);
-    let Verdict::Broken { promise: broken, way } = found.verdict else {
-        panic!("{}: nothing was found: {:#?}", world.name, found.verdict)
+fn violates(scenario: Scenario, invariant: &str) {
+    let result = explore(scenario);
+    let Verdict::Violated { invariant: violated, trace } = result.verdict else {
+        panic!("{}: no violation was found: {:#?}", scenario.name, result.verdict)
     };
-    println!("{broken}: {way:#?}");
-    assert_eq!(broken, promise, "{}", world.name);
+    println!("{violated}: {trace:#?}");
+    assert_eq!(violated, invariant, "{}", scenario.name);
 }
 
 const ONE_GENERATION: &[Generation] = &[FIRST];
 const BOTH_AT_ONCE: &[Generation] = &[Generation { limit: 2, ..FIRST }, SECOND];
 const SAME_AGAIN: &[Generation] = &[FIRST, FIRST];
 
-const LEASED: World = World { controllers: 2, generations: ONE_GENERATION, ..SMALL };
+const LEASED: Scenario = Scenario { controllers: 2, generations: ONE_GENERATION, ..SMALL };
 
 #[test]
 fn three_nodes_and_two_generations() {
-    holds(World { name: "three nodes, two generations", nodes: 3, ..SMALL });
+    holds(Scenario { name: "three nodes, two generations", nodes: 3, ..SMALL });
 }
 
 #[test]
 fn controllers_and_handlers_crash_and_requests_are_lost() {
     let faults = Faults { controller_crashes: 1, losses: 1, handler_crashes: 1, ..QUIET };
-    holds(World { name: "crashes and losses", faults, ..SMALL });
+    holds(Scenario { name: "crashes and losses", faults, ..SMALL });
 }
 
 #[test]
 fn nodes_fail_and_the_rest_is_aborted() {
     let faults = Faults { failures: 1, handler_crashes: 1, controller_crashes: 1, ..QUIET };
-    holds(World { name: "failures", faults, ..SMALL });
+    holds(Scenario { name: "failures", faults, ..SMALL });
     let faults = Faults { failures: 2, ..QUIET };
     let generations = &[Generation { limit: 2, ..FIRST }];
-    holds(World { name: "failures of three nodes", nodes: 3, generations, faults, ..SMALL });
+    holds(Scenario { name: "failures of three nodes", nodes: 3, generations, faults, ..SMALL });
 }
 
 #[test]
 fn more_failures_are_tolerated_than_there_are_slots() {
     let faults = Faults { failures: 2, controller_crashes: 1, ..QUIET };
     let generations = &[Generation { tolerated_failures: Some(2), ..FIRST }];
-    holds(World { name: "tolerated failures", nodes: 3, generations, faults, ..SMALL });
+    holds(Scenario { name: "tolerated failures", nodes: 3, generations, faults, ..SMALL });
 }
 
 #[test]
 fn a_limit_shrinks() {
     let faults = Faults { handler_crashes: 1, ..QUIET };
-    holds(World { name: "a limit that shrinks", generations: BOTH_AT_ONCE, faults, ..SMALL });
-    holds(World { name: "the same once more", generations: SAME_AGAIN, faults, ..SMALL });
+    holds(Scenario { name: "a limit that shrinks", generations: BOTH_AT_ONCE, faults, ..SMALL });
+    holds(Scenario { name: "the same once more", generations: SAME_AGAIN, faults, ..SMALL });
 }
 
 #[test]
-fn nodes_go_away() {
+fn nodes_become_unhealthy() {
     let faults = Faults { absences: 1, ..QUIET };
-    holds(World { name: "absence", faults, ..SMALL });
+    holds(Scenario { name: "an unhealthy node", faults, ..SMALL });
     let faults = Faults { absences: 1, controller_crashes: 1, ..QUIET };
-    holds(World { name: "absence and a crash", faults, generations: ONE_GENERATION, ..SMALL });
+    holds(Scenario { name: "an unhealthy node and a crash", faults, generations: ONE_GENERATION, ..SMALL });
 }
 
 #[test]
-fn nodes_come_and_go_for_ever() {
+fn nodes_are_added_and_removed() {
     let faults = Faults { additions: 1, removals: 1, controller_crashes: 1, ..QUIET };
     let generations = ONE_GENERATION;
-    holds(World { name: "nodes added and removed", nodes: 3, absent: 1, generations, faults, ..SMALL });
+    holds(Scenario { name: "nodes added and removed", nodes: 3, absent: 1, generations, faults, ..SMALL });
 }
 
 #[test]
 fn the_lease_changes_hands() {
     let faults = Faults { controller_crashes: 1, ..QUIET };
-    holds(World { name: "a leader crashes", faults, ..LEASED });
+    holds(Scenario { name: "a leader crashes", faults, ..LEASED });
     let faults = Faults { releases: 1, ..QUIET };
-    holds(World { name: "a leader hands over", faults, ..LEASED });
+    holds(Scenario { name: "a leader hands over", faults, ..LEASED });
     let faults = Faults { losses: 1, ..QUIET };
-    holds(World { name: "a renewal is slow or lost", faults, ..LEASED });
+    holds(Scenario { name: "a renewal is slow or lost", faults, ..LEASED });
 }
 
 #[test]
-fn a_generation_outlives_its_leader() {
+fn a_rollout_continues_after_its_leader_crashes() {
     let faults = Faults { controller_crashes: 1, ..QUIET };
     let generations = SMALL.generations;
-    holds(World { name: "one node, two generations", nodes: 1, generations, faults, ..LEASED });
+    holds(Scenario { name: "one node, two generations", nodes: 1, generations, faults, ..LEASED });
 }
 
-/// Each of these would be a mistake in the controller, its deployment or the API server's rules. That they are found
-/// says that the others are not there.
+/// Each of these would be a bug in the controller, its deployment or the API server's rules. The search finds them, so it
+/// would find others, too.
 #[test]
-fn every_flaw_of_the_protocol_is_found() {
+fn every_injected_bug_is_found() {
     let absent = Faults { absences: 1, ..QUIET };
     let crash = Faults { controller_crashes: 1, ..absent };
     let lost = Faults { losses: 1, ..QUIET };
-    let flawed = |name, variations, faults| World { name, faults, variations, ..SMALL };
-    let leased = |name, variations, faults| World { name, faults, variations, ..LEASED };
-    for (world, promise) in [
-        (flawed("own writes forgotten", &[Variation::ForgetsOwnWrites], absent), TAKEN_BACK),
+    let flawed = |name, variations, faults| Scenario { name, faults, variations, ..SMALL };
+    let leased = |name, variations, faults| Scenario { name, faults, variations, ..LEASED };
+    for (scenario, invariant) in [
+        (flawed("own writes forgotten", &[Variation::ForgetsOwnWrites], absent), REVOKED),
         (
             flawed(
                 "own writes forgotten, permits kept",
@@ -163,12 +163,12 @@ fn every_flaw_of_the_protocol_is_found() {
             TOO_MANY_AT_WORK,
         ),
         (
-            flawed("new generation takes permits", &[Variation::NewGenerationTakesPermits], QUIET),
+            flawed("new generation revokes permits", &[Variation::NewGenerationRevokesPermits], QUIET),
             TOO_MANY_AT_WORK,
         ),
         (
             leased(
-                "taken over unlisted",
+                "taken over without a list",
                 &[Variation::TakesOverUnlisted, Variation::ServerKeepsPermits],
                 absent,
             ),
@@ -176,60 +176,64 @@ fn every_flaw_of_the_protocol_is_found() {
         ),
         (
             leased(
-                "former leader lands late",
-                &[Variation::FormerLeaderLandsLate, Variation::ServerKeepsPermits],
+                "write of a former leader arrives late",
+                &[Variation::FormerLeaderArrivesLate, Variation::ServerKeepsPermits],
                 absent,
             ),
             TOO_MANY_AT_WORK,
         ),
         (
             leased(
-                "restarted under its name",
-                &[Variation::KeepsItsName, Variation::ServerKeepsPermits],
+                "restarted with the same identity",
+                &[Variation::KeepsItsIdentity, Variation::ServerKeepsPermits],
                 crash,
             ),
             TOO_MANY_AT_WORK,
         ),
-        (flawed("own write lands late", &[Variation::OwnWriteLandsLate], lost), TAKEN_BACK),
+        (flawed("own write arrives late", &[Variation::OwnWriteArrivesLate], lost), REVOKED),
         (
             flawed(
-                "server goes back",
-                &[Variation::OwnWriteLandsLate, Variation::ServerGoesBack, Variation::ServerKeepsPermits],
+                "server accepts an older generation",
+                &[
+                    Variation::OwnWriteArrivesLate,
+                    Variation::ServerAcceptsOlder,
+                    Variation::ServerKeepsPermits,
+                ],
                 lost,
             ),
             SUPERSEDED,
         ),
     ] {
-        breaks(world, promise);
+        violates(scenario, invariant);
     }
 }
 
-/// With a rule that no permit is taken back, a write that lands late does no harm.
+/// With a rule of the API server that no permit is revoked, a late write does no harm.
 #[test]
-fn a_server_that_keeps_permits_forgives_late_writes() {
-    let variations = &[Variation::OwnWriteLandsLate, Variation::ServerKeepsPermits];
+fn late_writes_do_no_harm_if_the_server_keeps_permits() {
+    let variations = &[Variation::OwnWriteArrivesLate, Variation::ServerKeepsPermits];
     let faults = Faults { losses: 1, ..QUIET };
-    holds(World { name: "own write lands late, permits kept", faults, variations, ..SMALL });
+    holds(Scenario { name: "own write arrives late, permits kept", faults, variations, ..SMALL });
 }
 
-/// What is not promised, with the shortest way to it. Whoever closes one of these gaps moves it to the others.
+/// Known gaps of the protocol, with the shortest trace to each. A gap that is closed moves to the tests above.
 #[test]
-fn these_gaps_are_known() {
-    // A handler that restarts tries again what has failed for good, though the next generation lets others begin.
+fn known_gaps() {
+    // A handler that restarts retries an order that had finally failed, although the next generation lets others begin.
     let faults = Faults { failures: 1, handler_crashes: 1, ..QUIET };
     let variations = &[Variation::FailedStartsOver];
-    breaks(World { name: "a failure starts over", faults, variations, ..SMALL }, TOO_MANY_AT_WORK);
-    // A status that lands after a newer one makes a node seem to be at work again.
+    violates(Scenario { name: "a failure starts over", faults, variations, ..SMALL }, TOO_MANY_AT_WORK);
+    // A status that arrives after a newer one makes a node look as if it were at work again.
     let faults = Faults { late_statuses: 1, ..QUIET };
-    breaks(World { name: "a status lands late", faults, ..SMALL }, TOO_MANY_AT_WORK);
-    // A node that the policy selects no more holds no slot, though it may be in the middle of its work.
+    violates(Scenario { name: "a status arrives late", faults, ..SMALL }, TOO_MANY_AT_WORK);
+    // A node that the policy no longer selects holds no slot, although it may be at work.
     let faults = Faults { deselections: 1, ..QUIET };
-    breaks(
-        World { name: "a node is deselected", faults, generations: ONE_GENERATION, ..SMALL },
+    violates(
+        Scenario { name: "a node is deselected", faults, generations: ONE_GENERATION, ..SMALL },
         TOO_MANY_PERMITTED,
     );
-    // What was carried out is permitted again at once when the same is asked, though the network may have drifted.
+    // A node that has applied an order gets a permit for the same one at once, although its network may have drifted.
     let faults = Faults { drifts: 1, ..QUIET };
     let generations = SAME_AGAIN;
-    breaks(World { name: "a network has drifted", generations, faults, ..SMALL }, TOO_MANY_AT_WORK);
+    violates(Scenario { name: "a network has drifted", generations, faults, ..SMALL }, TOO_MANY_AT_WORK);
 }

@@ -1,26 +1,26 @@
-//! The protocol as a model: everything that can happen next in a world.
+//! The protocol as a model: all steps from a state of a scenario.
 
 use crate::{
     controller,
-    decisions::{Decisions, Known},
+    decisions::{DecisionInput, Decisions},
     handler, leases,
     search::{Model, Step},
-    world::{Health, Order, State, Status, World, Write},
+    world::{Health, ModelState, Order, Scenario, Status, Write},
 };
 
-/// Something that happens: to a controller, to a node, or to what a controller writes to a node.
+/// An action of a controller, of a node, or on a write from a controller to a node.
 #[derive(Clone, Copy, Debug)]
-#[expect(dead_code, reason = "what is in it is read by people, as the way to a broken promise")]
+#[expect(dead_code, reason = "printed in the trace to a violated invariant")]
 pub enum Action {
     PolicyChanges,
     TimePasses,
     ControllerStarts(usize),
     ControllerCrashes(usize),
-    GivesLeaseBack(usize),
+    ReleasesLease(usize),
     SeesLease(usize),
     Renews(usize),
     BeginsToRenew(usize),
-    RenewalLands(usize),
+    RenewalArrives(usize),
     RenewalIsUnanswered(usize),
     Lists(usize),
     SeesPolicy(usize),
@@ -28,50 +28,58 @@ pub enum Action {
     SeesEnactment(usize, usize),
     Decides(usize),
     Sends(usize, usize),
-    Lands(usize, usize, Write),
-    LandsUnanswered(usize, usize, Write),
-    IsLost(usize, usize, Write),
-    IsGivenUp(usize, usize, Write),
-    LandsLate(usize, usize, Write),
-    TakesOver(usize, Option<Order>),
+    WriteArrives(usize, usize, Write),
+    WriteArrivesUnanswered(usize, usize, Write),
+    WriteIsLost(usize, usize, Write),
+    WriteTimesOut(usize, usize, Write),
+    WriteArrivesLate(usize, usize, Write),
+    ReadsOrder(usize, Option<Order>),
     Begins(usize, u8),
     Succeeds(usize),
     Fails(usize),
     RollsBackForNewer(usize),
     Reports(usize, Status),
     ReportsTwice(usize, Status),
-    ReportLandsLate(usize, Status),
+    ReportArrivesLate(usize, Status),
     HandlerCrashes(usize),
     HandlerStarts(usize),
     NodeIsAdded(usize),
     NodeIsRemoved(usize),
     NodeIsDeselected(usize),
-    NodeGoesAway(usize),
-    PatienceEnds(usize),
-    NodeComesBack(usize),
+    NodeBecomesUnhealthy(usize),
+    NodeTimesOut(usize),
+    NodeRecovers(usize),
     NetworkDrifts(usize),
 }
 
-/// The steps from one state, as they are found.
+/// The steps from one state.
 #[derive(Debug)]
 pub struct Steps {
-    from: State,
-    all: Vec<Step<State, Action>>,
+    from: ModelState,
+    all: Vec<Step<ModelState, Action>>,
 }
 
 impl Steps {
-    /// Something that happens sooner or later.
-    pub fn fair(&mut self, action: Action, happen: impl FnOnce(&mut State) -> Result<(), &'static str>) {
+    /// Adds a step that happens eventually.
+    pub fn fair(&mut self, action: Action, happen: impl FnOnce(&mut ModelState) -> Result<(), &'static str>) {
         self.add(action, true, happen);
     }
 
-    /// Something that may never happen.
-    pub fn unfair(&mut self, action: Action, happen: impl FnOnce(&mut State) -> Result<(), &'static str>) {
+    /// Adds a step that may never happen.
+    pub fn unfair(
+        &mut self,
+        action: Action,
+        happen: impl FnOnce(&mut ModelState) -> Result<(), &'static str>,
+    ) {
         self.add(action, false, happen);
     }
 
-    /// Something that may happen only so often: whoever adds it counts it.
-    pub fn fault(&mut self, action: Action, happen: impl FnOnce(&mut State) -> Result<(), &'static str>) {
+    /// Adds a step that may happen a limited number of times, which the caller counts.
+    pub fn fault(
+        &mut self,
+        action: Action,
+        happen: impl FnOnce(&mut ModelState) -> Result<(), &'static str>,
+    ) {
         self.add(action, false, happen);
     }
 
@@ -79,7 +87,7 @@ impl Steps {
         &mut self,
         action: Action,
         is_fair: bool,
-        happen: impl FnOnce(&mut State) -> Result<(), &'static str>,
+        happen: impl FnOnce(&mut ModelState) -> Result<(), &'static str>,
     ) {
         let mut next = self.from;
         let next = happen(&mut next).map(|()| next);
@@ -87,50 +95,50 @@ impl Steps {
     }
 }
 
-/// The protocol in a world.
+/// The protocol in a scenario.
 #[derive(Debug)]
 pub struct Protocol {
-    world: World,
+    scenario: Scenario,
     decisions: Decisions,
 }
 
 impl Protocol {
-    pub fn new(world: World) -> Self {
-        Self { world, decisions: Decisions::new(world) }
+    pub fn new(scenario: Scenario) -> Self {
+        Self { scenario, decisions: Decisions::new(scenario) }
     }
 }
 
 impl Model for Protocol {
-    type State = State;
+    type State = ModelState;
     type Action = Action;
 
-    fn start(&self) -> State {
-        self.world.first()
+    fn start(&self) -> ModelState {
+        self.scenario.initial()
     }
 
-    fn steps(&self, state: &State) -> Vec<Step<State, Action>> {
+    fn steps(&self, state: &ModelState) -> Vec<Step<ModelState, Action>> {
         let mut steps = Steps { from: *state, all: Vec::with_capacity(16) };
-        leases::add_steps(&self.world, state, &mut steps);
-        controller::add_steps(&self.world, &self.decisions, state, &mut steps);
-        handler::add_steps(&self.world, state, &mut steps);
+        leases::add_steps(&self.scenario, state, &mut steps);
+        controller::add_steps(&self.scenario, &self.decisions, state, &mut steps);
+        handler::add_steps(&self.scenario, state, &mut steps);
         steps.all
     }
 
-    /// The policy says that it is over, and every node that anybody waits for has said its last word about the present
+    /// The status of the policy is final, and every node that the rollout waits for has a final result of the current
     /// generation.
-    fn is_over(&self, state: &State) -> bool {
+    fn is_end(&self, state: &ModelState) -> bool {
         let is_finished = state.nodes.iter().all(|node| match node.health {
             Health::Gone | Health::GivenUp => true,
             Health::Deselected => node.order.is_none() && node.work.is_none(),
-            Health::Well | Health::Away => {
+            Health::Healthy | Health::Unhealthy => {
                 let is_current = node.order.is_some_and(|order| order.generation == state.generation);
                 is_current && node.status.is_finished(state.generation)
             }
         });
-        let known = Known {
+        let input = DecisionInput {
             generation: state.generation,
             nodes: state.nodes.map(|node| (node.health, node.order, node.status)),
         };
-        is_finished && self.decisions.about(&known).is_final
+        is_finished && self.decisions.decide(&input).is_final
     }
 }

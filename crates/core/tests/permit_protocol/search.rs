@@ -1,5 +1,5 @@
-//! Walks through every state that a model can reach: finds the shortest way to a broken promise, and states from which
-//! no fair way leads to the end.
+//! An explicit-state model checker: visits every reachable state, and finds the shortest trace to a violated invariant, and
+//! states from which fair steps do not lead to an end.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,57 +7,57 @@ use std::{
     hash::{BuildHasherDefault, Hash, Hasher},
 };
 
-/// Something with states and steps between them.
+/// A model: states, and steps between them.
 pub trait Model {
     type State: Clone + Eq + Hash;
     type Action: Debug;
 
     fn start(&self) -> Self::State;
 
-    /// Everything that can happen next, in an order that depends on the state alone.
+    /// All steps from a state, in an order that depends only on the state.
     fn steps(&self, state: &Self::State) -> Vec<Step<Self::State, Self::Action>>;
 
-    /// Whether everything that should happen has happened.
-    fn is_over(&self, state: &Self::State) -> bool;
+    /// Whether the state is an end: everything that should happen has happened.
+    fn is_end(&self, state: &Self::State) -> bool;
 }
 
-/// Something that can happen.
+/// A step of a model.
 #[derive(Debug)]
 pub struct Step<S, A> {
     pub action: A,
-    /// Whether it happens sooner or later by itself. Faults and wishes of people do not.
+    /// Whether it happens eventually. Faults and actions of people may never happen.
     pub is_fair: bool,
-    /// What follows, or the promise that it breaks.
+    /// The next state, or the invariant that the step violates.
     pub next: Result<S, &'static str>,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchResult {
     pub states: usize,
     pub steps: usize,
     pub verdict: Verdict,
 }
 
 #[derive(Debug)]
-#[expect(dead_code, reason = "the way to a dead end is read by people")]
+#[expect(dead_code, reason = "the trace to a dead end is printed")]
 pub enum Verdict {
     Holds,
-    Broken {
-        promise: &'static str,
-        way: Vec<String>,
+    Violated {
+        invariant: &'static str,
+        trace: Vec<String>,
     },
-    /// A state from which no fair way leads to the end.
+    /// A state from which fair steps do not lead to an end.
     DeadEnd {
-        way: Vec<String>,
+        trace: Vec<String>,
     },
 }
 
 /// How each state was first reached: from which one, by which of its steps.
 type Parents = Vec<(usize, usize)>;
 
-/// Searches breadth first, so that what it finds is the shortest example.
-pub fn search<M: Model>(model: &M) -> Found {
+/// Searches breadth first, so that the trace it finds is a shortest one.
+pub fn search<M: Model>(model: &M) -> SearchResult {
     let start = model.start();
     let mut numbers: HashMap<_, _, BuildHasherDefault<QuickHasher>> = HashMap::default();
     numbers.insert(start.clone(), 0_usize);
@@ -69,17 +69,18 @@ pub fn search<M: Model>(model: &M) -> Found {
     let mut waiting = VecDeque::from([start]);
     let mut number = 0;
     while let Some(state) = waiting.pop_front() {
-        if model.is_over(&state) {
+        if model.is_end(&state) {
             ends.push(number);
         }
         for (place, step) in model.steps(&state).into_iter().enumerate() {
             steps += 1;
             let next = match step.next {
                 Ok(next) => next,
-                Err(promise) => {
-                    let mut way = way_to(model, &parents, number);
-                    way.push(format!("{:?}", step.action));
-                    return Found { states: parents.len(), steps, verdict: Verdict::Broken { promise, way } };
+                Err(invariant) => {
+                    let mut trace = trace_to(model, &parents, number);
+                    trace.push(format!("{:?}", step.action));
+                    let verdict = Verdict::Violated { invariant, trace };
+                    return SearchResult { states: parents.len(), steps, verdict };
                 }
             };
             let known = *numbers.entry(next).or_insert_with_key(|next| {
@@ -89,30 +90,30 @@ pub fn search<M: Model>(model: &M) -> Found {
                 parents.len() - 1
             });
             if step.is_fair {
-                fair[known].push(u32::try_from(number).expect("so many states fit into no memory"));
+                fair[known].push(u32::try_from(number).expect("fewer states than u32::MAX"));
             }
         }
         number += 1;
     }
     let verdict = first_dead_end(&fair, ends)
-        .map_or(Verdict::Holds, |number| Verdict::DeadEnd { way: way_to(model, &parents, number) });
-    Found { states: parents.len(), steps, verdict }
+        .map_or(Verdict::Holds, |number| Verdict::DeadEnd { trace: trace_to(model, &parents, number) });
+    SearchResult { states: parents.len(), steps, verdict }
 }
 
-/// Walks back from the ends along fair steps. What is not met on the way has no way out.
+/// Follows fair steps backwards from the ends. A state that is not reached is a dead end.
 fn first_dead_end(fair: &[Vec<u32>], ends: Vec<usize>) -> Option<usize> {
-    let mut leads_out = vec![false; fair.len()];
+    let mut reaches_end = vec![false; fair.len()];
     let mut waiting = ends;
     while let Some(number) = waiting.pop() {
-        if !std::mem::replace(&mut leads_out[number], true) {
+        if !std::mem::replace(&mut reaches_end[number], true) {
             waiting.extend(fair[number].iter().map(|before| *before as usize));
         }
     }
-    leads_out.iter().position(|leads_out| !leads_out)
+    reaches_end.iter().position(|reaches_end| !reaches_end)
 }
 
-/// The actions that lead to a state. States are not kept, so the way is walked again.
-fn way_to<M: Model>(model: &M, parents: &Parents, mut number: usize) -> Vec<String> {
+/// The actions that lead to a state. States are not stored, so the steps are repeated.
+fn trace_to<M: Model>(model: &M, parents: &Parents, mut number: usize) -> Vec<String> {
     let mut places = Vec::new();
     while number != 0 {
         let (before, place) = parents[number];
@@ -120,22 +121,23 @@ fn way_to<M: Model>(model: &M, parents: &Parents, mut number: usize) -> Vec<Stri
         number = before;
     }
     let mut state = model.start();
-    let mut way = Vec::new();
+    let mut trace = Vec::new();
     for place in places.into_iter().rev() {
         let step = model.steps(&state).swap_remove(place);
-        way.push(format!("{:?}", step.action));
-        state = step.next.expect("it was walked before");
+        trace.push(format!("{:?}", step.action));
+        state = step.next.expect("the step was taken before");
     }
-    way
+    trace
 }
 
-/// States are many small numbers, and nobody chooses them to make the map slow.
+/// A fast hasher for states, which are many small numbers. The default one protects from crafted keys, which a model does
+/// not have.
 #[derive(Debug, Default)]
 struct QuickHasher(u64);
 
 impl Hasher for QuickHasher {
     fn finish(&self) -> u64 {
-        // The map looks at the upper and the lower bits.
+        // The map uses the upper and the lower bits.
         self.0 ^ (self.0 >> 32)
     }
 

@@ -1,21 +1,21 @@
-//! The world of the protocol in small: an API server, its lease, controllers, and nodes with their handlers.
+//! The states of the model: an API server, its lease, controllers, and nodes with their handlers.
 
 use knmstate_api::Permit;
 
-/// The most nodes that a world can have.
+/// The maximum number of nodes in a scenario.
 pub const NODES: usize = 3;
 pub const CONTROLLERS: usize = 2;
 
-/// Which world is looked at: its size, its faults, and how its protocol differs from the real one, if it does.
+/// A scenario: its size, its faults, and how its protocol differs from the real one.
 #[derive(Clone, Copy, Debug)]
-pub struct World {
+pub struct Scenario {
     pub name: &'static str,
     pub nodes: usize,
-    /// Nodes that are not there at the beginning, counted from the last one.
+    /// How many of the nodes do not exist at the beginning; the last ones.
     pub absent: usize,
-    /// With two there is a lease between them, and time passes.
+    /// With two there is a lease, and time passes.
     pub controllers: usize,
-    /// What the admin writes, one after the other, whenever he likes.
+    /// The generations that the admin writes one after the other, at any time.
     pub generations: &'static [Generation],
     /// How often each fault may happen.
     pub faults: Faults,
@@ -26,73 +26,73 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 pub struct Generation {
     pub limit: usize,
-    /// Which network it asks for. Zero is the one that all nodes have at first.
-    pub asks: u8,
+    /// The network that it requests. All nodes start with network 0.
+    pub network: u8,
     pub tolerated_failures: Option<i32>,
 }
 
-/// How often each fault, or wish of a person, may still happen.
+/// How often each fault or action of a person may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     pub controller_crashes: u8,
-    /// Hand-overs on purpose.
+    /// Releases of the lease.
     pub releases: u8,
-    /// Requests that are lost, or whose answer is.
+    /// Requests that are lost, or whose response is lost.
     pub losses: u8,
     pub handler_crashes: u8,
-    /// Statuses that are written once more after a newer one.
+    /// Status updates that arrive again after a newer one.
     pub late_statuses: u8,
-    /// Attempts that fail for good.
+    /// Attempts that finally fail.
     pub failures: u8,
-    /// Nodes that go away, for a while or for ever.
+    /// Nodes that become unhealthy, for a while or for ever.
     pub absences: u8,
     pub additions: u8,
     pub removals: u8,
-    /// Nodes that the policy selects no more.
+    /// Nodes that the policy no longer selects.
     pub deselections: u8,
-    /// Networks that somebody else changes.
+    /// Networks that another program changes.
     pub drifts: u8,
 }
 
-/// How a protocol can differ from the real one. Most of these are flaws, and must be found out.
+/// How a protocol can differ from the real one. Most of these are bugs that the search has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variation {
-    /// Decisions are made from what was seen, without what was written since.
+    /// Decisions are made from the objects that were read, without writes since.
     ForgetsOwnWrites,
-    /// A new leader goes on from what it had seen before it took the lease.
+    /// A new leader does not list; it continues with what it had read before it took the lease.
     TakesOverUnlisted,
-    /// What a former leader has sent lands after the lease was taken over.
-    FormerLeaderLandsLate,
-    /// A restarted controller goes by its former name.
-    KeepsItsName,
+    /// A write of a former leader arrives after the lease was taken over.
+    FormerLeaderArrivesLate,
+    /// A restarted controller has the same identity.
+    KeepsItsIdentity,
     /// A node that is at work loses its permit with a new generation.
-    NewGenerationTakesPermits,
-    /// A write that was given up lands after one that was sent later by the same leader.
-    OwnWriteLandsLate,
-    /// The API server takes an older generation.
-    ServerGoesBack,
-    /// A handler tries again, after a restart, what it had told to have failed for good.
+    NewGenerationRevokesPermits,
+    /// A write that has timed out arrives after one that the same leader has sent later.
+    OwnWriteArrivesLate,
+    /// The API server accepts an older generation.
+    ServerAcceptsOlder,
+    /// After a restart, a handler retries an order that had finally failed.
     FailedStartsOver,
-    /// The server refuses to take back a permit within a generation. No flaw: a second line of defence.
+    /// The server refuses to revoke a permit within a generation. Not a bug, but a second safeguard.
     ServerKeepsPermits,
 }
 
-/// Everything at one moment.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct ModelState {
     /// The generation of the policy.
     pub generation: u8,
-    pub holder: Name,
+    pub holder: LeaseHolder,
     pub controllers: [Controller; CONTROLLERS],
     pub nodes: [Node; NODES],
     pub left: Faults,
 }
 
-/// Who holds the lease.
+/// The holder of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Name {
-    Nobody,
-    Controller { number: u8, life: u8 },
+pub enum LeaseHolder {
+    None,
+    Controller { number: u8, run: u8 },
 }
 
 /// Part of a spec, as the controller writes it.
@@ -106,35 +106,35 @@ pub struct Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status {
     pub generation: u8,
-    pub stage: Said,
+    pub outcome: Outcome,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Said {
+pub enum Outcome {
     #[default]
-    Open,
+    Unfinished,
     Available,
     Failed,
     Aborted,
 }
 
 impl Status {
-    /// Whether it says that this generation needs nothing more of the node.
+    /// Whether it is a final result of this generation.
     pub fn is_finished(self, generation: u8) -> bool {
-        self.generation == generation && self.stage != Said::Open
+        self.generation == generation && self.outcome != Outcome::Unfinished
     }
 }
 
-/// How a node is, as its Node object tells.
+/// The health of a node, by its Node object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// Not there: not yet, or no more.
+    /// The node does not exist, not yet or no longer.
     Gone,
-    Well,
-    Away,
-    /// Away for longer than anybody waits.
+    Healthy,
+    Unhealthy,
+    /// Unhealthy for longer than a rollout waits.
     GivenUp,
-    /// There, but not one that the policy is for.
+    /// The node exists, but the policy does not select it.
     Deselected,
 }
 
@@ -144,70 +144,71 @@ pub struct Node {
     pub health: Health,
     pub order: Option<Order>,
     pub status: Status,
-    /// What is still on its way to the server, though something newer was written.
+    /// A status update that is in transit although a newer one has arrived.
     pub late_status: Option<Status>,
     pub is_up: bool,
-    /// The order that the handler has taken over; it is on its disk.
+    /// The order that the handler has written to its disk.
     pub known: Option<Order>,
-    /// What the handler says of it; on its disk too.
-    pub said: Status,
-    /// The generation that it is really at work on.
+    /// The handler's result of that order, on its disk, too.
+    pub result: Status,
+    /// The generation that it is applying.
     pub work: Option<u8>,
-    /// What its network is.
+    /// Its network.
     pub network: u8,
-    /// Remembered for the promises: others were let in because it was given up, and it has not been let in since.
+    /// For the invariants: the rollout has given up on it, and it has got no permit since.
     pub is_excepted: bool,
-    /// Remembered for the promises: the newest generation that it must not begin to work on.
-    pub is_over_with: u8,
+    /// For the invariants: the newest generation that it must not begin to apply.
+    pub superseded: u8,
 }
 
-/// A controller, and what it believes.
+/// A controller, with its caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     pub is_up: bool,
-    pub life: u8,
+    /// The number of its restarts, which makes its identity unique.
+    pub run: u8,
     pub lease: LeaseView,
-    /// Whether it has read everything since it took the lease.
+    /// Whether it has listed all objects since it took the lease.
     pub has_listed: bool,
     pub generation: u8,
     pub views: [View; NODES],
-    /// How long ago it renewed before it last sent something that is still on its way.
+    /// The age of the renewal on which its last write in transit was based.
     pub sent: Option<u8>,
 }
 
-/// What a controller knows about the lease. Ages are in ticks.
+/// The lease as a controller has read it. Ages are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseView {
-    pub holder: Option<Name>,
+    pub holder: Option<LeaseHolder>,
     pub age: u8,
-    /// Whether it has changed since.
+    /// Whether the lease has changed since.
     pub is_behind: bool,
-    /// How long ago the last successful renewal was begun.
+    /// The age of the last successful renewal, from its begin.
     pub renewed: Option<u8>,
-    /// A renewal on its way: how long ago it was begun, and whether the lease still is as it was seen then.
+    /// A renewal in transit: its age, and whether the lease is unchanged since it was read.
     pub renewing: Option<(u8, bool)>,
 }
 
-/// What a controller believes of a node, and what it is writing.
+/// A node in the caches of a controller, and the writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     pub health: Health,
-    /// The order as it was read, or as it was decided since.
+    /// The order as it was read or, if newer, decided.
     pub order: Option<Order>,
-    /// The order as it was read, whatever was decided since. Only flawed controllers look at it.
+    /// The order as it was read. Only controllers with an injected bug use it.
     pub read: Option<Order>,
     pub status: Status,
-    /// Whether `order` is known to have reached the server.
+    /// Whether the server has confirmed `order`.
     pub is_settled: bool,
-    pub on_its_way: Option<Write>,
-    /// Given up, and still on its way.
+    pub in_transit: Option<Write>,
+    /// Timed out, and still in transit.
     pub late: Option<Write>,
 }
 
-/// A write of an enactment: its order, or its end.
+/// A write of an enactment: its order, or its deletion.
 pub type Write = Option<Order>;
 
-impl World {
+impl Scenario {
     pub fn has(&self, variation: Variation) -> bool {
         self.variations.contains(&variation)
     }
@@ -216,14 +217,15 @@ impl World {
         self.controllers > 1
     }
 
-    pub fn terms(&self, generation: u8) -> &'static Generation {
+    pub fn generation(&self, generation: u8) -> &'static Generation {
         &self.generations[usize::from(generation) - 1]
     }
 
-    /// Everything at the beginning: the first controller leads, and knows what there is.
-    pub fn first(&self) -> State {
-        let health = |node: usize| if node < self.nodes - self.absent { Health::Well } else { Health::Gone };
-        let holder = Name::Controller { number: 0, life: 0 };
+    /// The initial state: the first controller leads and has listed all objects.
+    pub fn initial(&self) -> ModelState {
+        let health =
+            |node: usize| if node < self.nodes - self.absent { Health::Healthy } else { Health::Gone };
+        let holder = LeaseHolder::Controller { number: 0, run: 0 };
         let mut controllers = [Controller::new(); CONTROLLERS];
         for controller in &mut controllers[..self.controllers] {
             controller.is_up = true;
@@ -231,7 +233,7 @@ impl World {
             controller.lease.is_behind = false;
         }
         controllers[0].lease.renewed = Some(0);
-        let mut state = State {
+        let mut state = ModelState {
             generation: 1,
             holder,
             controllers,
@@ -247,21 +249,21 @@ impl World {
     }
 }
 
-impl State {
-    /// A controller reads everything.
+impl ModelState {
+    /// A controller lists all objects.
     pub fn list(&mut self, controller: usize) {
         let controller = &mut self.controllers[controller];
         controller.has_listed = true;
         controller.generation = self.generation;
         for (view, node) in controller.views.iter_mut().zip(&self.nodes) {
-            let View { on_its_way, late, .. } = *view;
+            let View { in_transit, late, .. } = *view;
             *view = View {
                 health: node.health,
                 order: node.order,
                 read: node.order,
                 status: node.status,
                 is_settled: true,
-                on_its_way,
+                in_transit,
                 late,
             };
         }
@@ -269,11 +271,11 @@ impl State {
 }
 
 impl Controller {
-    /// One that is not there, or has just begun.
+    /// One that does not exist, or has just started.
     pub const fn new() -> Self {
         Self {
             is_up: false,
-            life: 0,
+            run: 0,
             lease: LeaseView { holder: None, age: 0, is_behind: true, renewed: None, renewing: None },
             has_listed: false,
             generation: 0,
@@ -282,24 +284,24 @@ impl Controller {
         }
     }
 
-    pub fn has_something_on_its_way(&self) -> bool {
-        self.views.iter().any(|view| view.on_its_way.is_some() || view.late.is_some())
+    pub fn has_writes_in_transit(&self) -> bool {
+        self.views.iter().any(|view| view.in_transit.is_some() || view.late.is_some())
     }
 
-    /// Forgets what it believes; what it has sent stays on its way.
+    /// Clears its caches; its writes stay in transit.
     pub fn forget(&mut self) {
         self.has_listed = false;
         self.generation = 0;
         for view in &mut self.views {
-            let View { on_its_way, late, .. } = *view;
-            *view = View { on_its_way, late, ..View::NOTHING };
+            let View { in_transit, late, .. } = *view;
+            *view = View { in_transit, late, ..View::NOTHING };
         }
     }
 
-    /// Nothing of what it has sent can land any more.
-    pub fn hang_up(&mut self) {
+    /// Drops its writes in transit.
+    pub fn drop_writes(&mut self) {
         for view in &mut self.views {
-            view.on_its_way = None;
+            view.in_transit = None;
             view.late = None;
         }
         self.sent = None;
@@ -311,9 +313,9 @@ impl View {
         health: Health::Gone,
         order: None,
         read: None,
-        status: Status { generation: 0, stage: Said::Open },
+        status: Status { generation: 0, outcome: Outcome::Unfinished },
         is_settled: true,
-        on_its_way: None,
+        in_transit: None,
         late: None,
     };
 }
@@ -327,16 +329,16 @@ impl Node {
             late_status: None,
             is_up: health != Health::Gone,
             known: None,
-            said: Status::default(),
+            result: Status::default(),
             work: None,
             network: 0,
             is_excepted: false,
-            is_over_with: 0,
+            superseded: 0,
         }
     }
 
-    /// Whether it is there, for this policy or not.
-    pub fn is_there(&self) -> bool {
+    /// Whether it exists, selected or not.
+    pub fn exists(&self) -> bool {
         self.health != Health::Gone
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use knmstate_operator::{
     Config,
-    installation::{Holder, of_checker, of_remover, pod_spec},
+    installation::{ServiceAccountRoles, checker_rights, pod_spec, remover_rights},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub fn removal(config: &Config) -> Result<Vec<Value>> {
     let mut job = serde_json::to_value(job)?;
     job["spec"]["activeDeadlineSeconds"] = json!(Hole::RemovalDeadline.mark());
     job["spec"]["template"]["spec"]["imagePullSecrets"] = json!(optional_block("imagePullSecrets"));
-    hook("pre-delete", &Holder::new(config, REMOVER, of_remover(config)), job)
+    hook("pre-delete", &ServiceAccountRoles::new(config, REMOVER, remover_rights(config)), job)
 }
 
 /// `helm test`: whether every node that should be heard of is.
@@ -47,11 +47,11 @@ pub fn check(config: &Config) -> Result<Vec<Value>> {
     };
     let mut pod = serde_json::to_value(pod)?;
     pod["spec"]["imagePullSecrets"] = json!(optional_block("imagePullSecrets"));
-    hook("test", &Holder::new(config, CHECKER, of_checker(config)), pod)
+    hook("test", &ServiceAccountRoles::new(config, CHECKER, checker_rights(config)), pod)
 }
 
-fn hook(event: &str, holder: &Holder<'_>, process: Value) -> Result<Vec<Value>> {
-    let mut objects = holder.objects().iter().map(to_value).collect::<Result<Vec<_>>>()?;
+fn hook(event: &str, roles: &ServiceAccountRoles<'_>, process: Value) -> Result<Vec<Value>> {
+    let mut objects = roles.objects().iter().map(to_value).collect::<Result<Vec<_>>>()?;
     objects.push(process);
     let last = objects.len() - 1;
     for (place, object) in objects.iter_mut().enumerate() {

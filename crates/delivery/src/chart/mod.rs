@@ -3,7 +3,7 @@
 //! What a user may choose, and what it is when he does not, is in `chart/values.yaml` and `chart/values.schema.json`
 //! beside this crate's sources; `helm template` with nothing chosen gives the plain manifests, which is tested.
 //!
-//! The definitions of the kinds are in the folder `crds`: so they are there before the NMState of the same release, and
+//! The definitions of the kinds are in the directory `crds`: so they exist before the NMState of the same release, and
 //! Helm never removes them, and with them everything that users have written. That it does not renew them either is no
 //! loss: the operator does, whenever it starts. As templates they would belong to Helm and to the operator, and the one
 //! would refuse what the other has changed.
@@ -12,17 +12,16 @@ mod hooks;
 mod template;
 
 use anyhow::Result;
-use knmstate_api::crds;
 use knmstate_operator::{
     Config, Group, Object,
-    installation::{self, usual},
+    installation::{self, default_config},
 };
 use serde_json::{Value, json};
 
-use crate::{File, VERSION, documents};
+use crate::{File, VERSION, definitions};
 use template::{Hole, template};
 
-pub const FOLDER: &str = "chart";
+const DIRECTORY: &str = "chart";
 
 /// Those that are not made of objects.
 const TEXTS: [(&str, &str); 6] = [
@@ -37,15 +36,12 @@ const TEXTS: [(&str, &str); 6] = [
 pub fn files() -> Result<Vec<File>> {
     let config = with_holes();
     let groups = installation::groups(&config);
-    let mut files: Vec<File> = TEXTS.iter().map(|(name, text)| File::new(FOLDER, name, *text)).collect();
-    files.push(File::new(FOLDER, "Chart.yaml", chart()));
-    for definition in crds::all() {
-        let name = format!("crds/{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
-        files.push(File::new(FOLDER, &name, documents(&[definition])?));
-    }
+    let mut files: Vec<File> = TEXTS.iter().map(|(name, text)| File::new(DIRECTORY, name, *text)).collect();
+    files.push(File::new(DIRECTORY, "Chart.yaml", chart()));
+    files.extend(definitions("chart/crds")?);
     let of = |name: &str| -> Result<Vec<Value>> { values(groups.iter().find(|group| group.name == name)) };
     let mut add = |name: &str, objects: &[Value]| -> Result<()> {
-        files.push(File::new(FOLDER, &format!("templates/{name}.yaml"), template(objects)?));
+        files.push(File::new(DIRECTORY, &format!("templates/{name}.yaml"), template(objects)?));
         Ok(())
     };
     add("service-account", &of("service_account")?)?;
@@ -59,8 +55,8 @@ pub fn files() -> Result<Vec<File>> {
     add("check", &hooks::check(&config)?)?;
     let removal = template(&hooks::removal(&config)?)?;
     let removal = format!("{{{{- if .Values.removal.enabled }}}}\n{removal}{{{{- end }}}}\n");
-    files.push(File::new(FOLDER, "templates/removal.yaml", removal));
-    files.push(File::new(FOLDER, "templates/nmstate.yaml", NMSTATE));
+    files.push(File::new(DIRECTORY, "templates/removal.yaml", removal));
+    files.push(File::new(DIRECTORY, "templates/nmstate.yaml", NMSTATE));
     Ok(files)
 }
 
@@ -102,7 +98,7 @@ annotations:
 
 /// An installation of which nothing is known yet.
 fn with_holes() -> Config {
-    let usual = usual(Hole::Image.mark());
+    let usual = default_config(Hole::Image.mark());
     let retries = [
         ("NNCP_MAX_RETRIES", Hole::MaxRetries),
         ("NNCP_MAX_BACKOFF_SECONDS", Hole::MaxBackoff),

@@ -1,12 +1,12 @@
 //! Objects with holes in them, as templates of Helm.
 //!
-//! A hole is a text that nobody would write. It begins with a character that makes YAML quote the whole text, so that
+//! A hole is a text that occurs nowhere else. It begins with a character that makes YAML quote the whole text, so that
 //! whatever fills it stays a text.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use knmstate_agent::yaml;
+use knmstate_files::yaml;
 use serde_json::Value;
 
 /// What is not known before a user installs.
@@ -112,7 +112,7 @@ fn line(line: &str) -> String {
         .into_iter()
         .chain(holes)
         .fold(line.to_owned(), |line, (mark, filling)| line.replace(mark, filling));
-    // A number, which is a text to everybody but Kubernetes.
+    // A number, which only Kubernetes does not take as a text.
     let number = filled.contains("activeDeadlineSeconds:");
     let filled = if number { filled.replace(['"', '\''], "") } else { filled };
     format!("{filled}\n")

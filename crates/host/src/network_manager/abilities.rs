@@ -1,5 +1,5 @@
-//! What this kernel can do. It is asked in a network of its own, which nobody else sees and which is gone afterwards; and
-//! where that is not allowed, as in a container with few rights, it is read from the names of the kernel's functions.
+//! What this kernel can do. It is tested in a new network namespace, which is removed afterwards. Where that is not
+//! allowed, as in a container with few rights, it is read from the names of the kernel's functions.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

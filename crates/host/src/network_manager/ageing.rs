@@ -2,10 +2,10 @@
 //!
 //! While its spanning tree changes, a bridge is to forget sooner: the kernel puts twice the forward delay in the place
 //! of what was set, from half a minute after a port has come until another half a minute later. It announces the
-//! beginning, and the end not at all. Whoever takes the passing value for a setting shows it until something else
-//! happens, finds an order unmet that is met, and writes it into the way back.
+//! beginning, and the end not at all. A reader that takes the passing value for a setting shows it until something else
+//! happens, finds an order unmet that is met, and writes it into the revert.
 //!
-//! The kernel does not tell then what was set. NetworkManager does, of the bridges that it looks after; on others the
+//! The kernel does not report then what was set. NetworkManager does, for the bridges that it manages; on others the
 //! passing value stays.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use super::service::{ManagerProxy, NAME};
 /// Who does not answer at once is not waited for: a reading with a passing value is better than none.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What NetworkManager takes, and leaves out of a profile, when nothing is said.
+/// The default of NetworkManager, which it leaves out of a profile.
 const DEFAULT: u32 = 300;
 
 type Profile = HashMap<String, HashMap<String, OwnedValue>>;
@@ -50,14 +50,14 @@ fn bridge(interface: &mut Interface) -> Option<(String, &mut LinuxBridgeOptions)
     Some((name, bridge.bridge.as_mut()?.options.as_mut()?))
 }
 
-/// Whether it looks as it does while the spanning tree changes. So that nobody has to be asked about any other bridge.
+/// Whether it looks as it does while the spanning tree changes. NetworkManager is queried for these bridges only.
 fn may_be_passing(options: &LinuxBridgeOptions) -> bool {
     let Some(tree) = &options.stp else { return false };
     let passing = tree.forward_delay.map(|delay| 2 * u32::from(delay));
     tree.enabled == Some(true) && passing.is_some() && options.mac_ageing_time == passing
 }
 
-/// `None` if the spanning tree does not change, or nobody knows what was set.
+/// `None` if the spanning tree does not change, or what was set is not known.
 async fn set_before_the_change(name: &str) -> Option<u32> {
     if !tree_changes(name).await? {
         return None;

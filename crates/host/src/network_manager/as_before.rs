@@ -1,14 +1,14 @@
-//! Does the machine look as it did before a change?
+//! Whether the network is as it was before a change.
 
+use knmstate_document::{NetworkState, RouteList, interface_name};
 use serde_json::{Map, Value};
 
 use super::journal::Entry;
 use super::service::{Hold, Service};
 use crate::error::HostError;
-use crate::state::{NetworkState, RouteList, interface_name};
 
-/// Whether NetworkManager has let go of what it did not hold before, and holds the rest. Until then what is seen may
-/// look right and be about to change: an interface that is let go is "down" before it has got its MTU back.
+/// Whether NetworkManager manages exactly the interfaces that it managed before. Until then a state that looks right
+/// may still change: an interface that it stops to manage is "down" before it gets its MTU back.
 pub(super) async fn is_at_rest(entry: &Entry, service: &Service) -> Result<bool, HostError> {
     for name in &entry.touched {
         let expected = if entry.was_up(name) { Hold::Active } else { Hold::None };
@@ -34,7 +34,7 @@ fn part(state: &NetworkState, touched: &[String]) -> NetworkState {
             route.get("next-hop-interface").and_then(Value::as_str).is_none_or(is_touched)
         };
         let mut routes: Vec<_> = state.routes(list).filter(via).cloned().collect();
-        // Where nobody has said a metric, NetworkManager deals them out by the order in which interfaces come up, and
+        // Without a configured metric, NetworkManager assigns one by the order in which interfaces come up, and
         // a roll-back is another order.
         for route in &mut routes {
             route.shift_remove("metric");

@@ -1,27 +1,27 @@
-//! From nmstate's and the bus's errors to ours, in this one place.
+//! Translates the errors of nmstate and D-Bus to ours; nothing else does.
 //!
 //! nmstate's kinds are no guide (`Bug` covers a NetworkManager that is down as well as a conflict of checkpoints), so
 //! the texts decide first. Every text that is looked for is in the table of the tests.
 
+use knmstate_document::{Place, secrets::Scrubber};
 use nmstate::{ErrorKind, NmstateError};
 
-use crate::error::{HostError, Place};
+use crate::error::HostError;
 use crate::host::Checkpoint;
-use crate::secrets::Scrubber;
 
 /// What was being done when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum CallPhase {
     Reading,
     /// Nothing was touched yet.
     Checking,
     Applying,
 }
 
-/// `interfaces` are the names that the document speaks of; a text that mentions one is about it.
+/// `interfaces` are the names in the document; a text that mentions one is about it.
 pub(super) fn nmstate(
     error: &NmstateError,
-    stage: Stage,
+    stage: CallPhase,
     interfaces: &[String],
     scrubber: &Scrubber,
 ) -> HostError {
@@ -30,7 +30,7 @@ pub(super) fn nmstate(
         return HostError::Unavailable { why: without_kind(&text).to_owned() };
     }
     if text.starts_with("CheckpointConflict") {
-        // Whose it is, the caller can find out; nobody can from this text.
+        // The caller can find out whose it is; this text does not say.
         return HostError::Busy { checkpoint: Checkpoint::new("of another program"), rolls_back_in: None };
     }
     let place = place_in(&text, interfaces);
@@ -43,7 +43,7 @@ pub(super) fn nmstate(
             HostError::Unsupported { place, what: "what is asked for".to_owned(), why: text }
         }
         ErrorKind::PermissionError => HostError::PermissionDenied { why: text },
-        _ if stage == Stage::Reading => HostError::Unavailable { why: text },
+        _ if stage == CallPhase::Reading => HostError::Unavailable { why: text },
         _ => HostError::Failed { place, why: text },
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn bus(error: &zbus::Error) -> HostError {
     }
 }
 
-/// Whether what was spoken of does not exist: the object, or the NetworkManager that had it.
+/// Whether the object of a call does not exist, or the NetworkManager that had it.
 pub(super) fn is_settled_or_forgotten(error: &zbus::Error) -> bool {
     // NetworkManager's word for a checkpoint that it does not have.
     const UNKNOWN_CHECKPOINT: &str = "org.freedesktop.NetworkManager.InvalidArguments";
@@ -175,9 +175,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_that_is_gone_is_told_from_a_service_that_is_gone() {
+    fn an_object_that_is_gone_is_distinguished_from_a_service_that_is_gone() {
         use zbus::fdo::Error;
-        // The first is what NetworkManager says about a device that was there a moment ago.
+        // The first is NetworkManager's error for a device that has just been removed.
         for (error, object, service) in [
             (Error::UnknownMethod("Object does not exist at path /6".to_owned()), true, false),
             (Error::UnknownObject(String::new()), true, false),
@@ -192,9 +192,9 @@ mod tests {
         }
     }
 
-    /// Errors of nmstate 2.2.62, and what they mean to us. Seen on a node with NetworkManager 1.42: the service that is
-    /// down, the missing interface, the unknown port, the route without IPv4, Open vSwitch. The others are written after
-    /// nmstate's source, and the last one is made up, for its secret.
+    /// Errors of nmstate 2.2.62, and what they mean to us. Seen on a node with NetworkManager 1.42: the service that
+    /// is down, the missing interface, the unknown port, the route without IPv4, Open vSwitch. The others are written
+    /// after nmstate's source, and the last one is made up, for its secret.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn errors_of_nmstate_become_ours() {
@@ -206,7 +206,7 @@ mod tests {
             (
                 (
                     Bug,
-                    Stage::Reading,
+                    CallPhase::Reading,
                     "DbusConnectionError: org.freedesktop.DBus.Error.ServiceUnknown: The name org.freedesktop.NetworkManager was not provided by any .service files",
                 ),
                 "NetworkManager is not available: org.freedesktop.DBus.Error.ServiceUnknown: The name org.freedesktop.NetworkManager was not provided by any .service files",
@@ -215,26 +215,30 @@ mod tests {
             (
                 (
                     Bug,
-                    Stage::Applying,
+                    CallPhase::Applying,
                     "CheckpointConflict: Another checkpoint exists, please wait its timeout or destroy it",
                 ),
                 "another change of the network is still open on this machine (checkpoint of another program, left behind; it has to be rolled back first)",
                 true,
             ),
             (
-                (InvalidArgument, Stage::Checking, "Ethernet interface eth9 does not exists"),
+                (InvalidArgument, CallPhase::Checking, "Ethernet interface eth9 does not exists"),
                 "interfaces[eth9]: Ethernet interface eth9 does not exists",
                 false,
             ),
             (
-                (InvalidArgument, Stage::Checking, "Controller interface br1 is holding unknown port eth9"),
+                (
+                    InvalidArgument,
+                    CallPhase::Checking,
+                    "Controller interface br1 is holding unknown port eth9",
+                ),
                 "interfaces[eth9]: Controller interface br1 is holding unknown port eth9",
                 false,
             ),
             (
                 (
                     InvalidArgument,
-                    Stage::Checking,
+                    CallPhase::Checking,
                     "The next hop interface of desired Route 'destination: 10.5.0.0/16' has been marked as IPv4 disabled",
                 ),
                 "routes.config: The next hop interface of desired Route 'destination: 10.5.0.0/16' has been marked as IPv4 disabled",
@@ -243,7 +247,7 @@ mod tests {
             (
                 (
                     NotImplementedError,
-                    Stage::Checking,
+                    CallPhase::Checking,
                     "Route with empty next hop interface is not supported: x",
                 ),
                 "routes.config: this machine cannot do what is asked for: Route with empty next hop interface is not supported: x",
@@ -252,21 +256,21 @@ mod tests {
             (
                 (
                     DependencyError,
-                    Stage::Applying,
+                    CallPhase::Applying,
                     "Please upgrade NetworkManager for specified interface type: Connection(InvalidSetting):eth1.100: x",
                 ),
                 "interfaces[eth1.100]: this machine cannot do what is asked for: Please upgrade NetworkManager for specified interface type: Connection(InvalidSetting):eth1.100: x",
                 false,
             ),
             (
-                (PermissionError, Stage::Applying, "Manager(PermissionDenied):Not authorized"),
+                (PermissionError, CallPhase::Applying, "Manager(PermissionDenied):Not authorized"),
                 "not permitted: Manager(PermissionDenied):Not authorized",
                 false,
             ),
             (
                 (
                     PluginFailure,
-                    Stage::Applying,
+                    CallPhase::Applying,
                     "Desired state contains OVS interfaces, but not able to connect OVS daemon at socket /run/openvswitch/db.sock",
                 ),
                 "the document: the machine failed to apply it: Desired state contains OVS interfaces, but not able to connect OVS daemon at socket /run/openvswitch/db.sock",
@@ -275,19 +279,19 @@ mod tests {
             (
                 (
                     VerificationError,
-                    Stage::Applying,
+                    CallPhase::Applying,
                     "Verification failure: eth1.interface.ipv4.forwarding desire 'true', current 'false'",
                 ),
                 "interfaces[eth1].ipv4.forwarding: after applying, false was found where true was wanted; the change was rolled back",
                 true,
             ),
             (
-                (VerificationError, Stage::Applying, "Failed to find desired interface eth9 Ethernet"),
+                (VerificationError, CallPhase::Applying, "Failed to find desired interface eth9 Ethernet"),
                 "interfaces[eth9]: after applying, something else (Failed to find desired interface eth9 Ethernet) was found where what the document says was wanted; the change was rolled back",
                 true,
             ),
             (
-                (Bug, Stage::Applying, "Manager(Failed): eth1: password hush refused"),
+                (Bug, CallPhase::Applying, "Manager(Failed): eth1: password hush refused"),
                 "interfaces[eth1]: the machine failed to apply it: Manager(Failed): eth1: password (a secret) refused",
                 true,
             ),

@@ -1,5 +1,6 @@
 //! The handle that the rest of the program holds.
 
+use knmstate_document::NetworkState;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +9,15 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 
-use super::options::{Limits, Options};
+use super::options::{NetworkManagerLimits, NetworkManagerOptions};
 use super::watcher::Watcher;
 use super::worker::{Request, Worker};
 use super::{abilities, links};
 use crate::error::HostError;
 use crate::events::Events;
 use crate::host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, Versions};
-use crate::state::NetworkState;
 
-/// The version of nmstate that is linked in. The crate does not tell; a test compares it with the lock file.
+/// The version of nmstate that is linked in. The crate does not export it; a test compares it with the lock file.
 pub const NMSTATE_VERSION: &str = "2.2.62";
 
 /// The machine that this process runs on, by nmstate and NetworkManager.
@@ -30,13 +30,13 @@ pub struct NetworkManagerHost {
 struct Shared {
     worker: Worker,
     watcher: Watcher,
-    limits: Limits,
+    limits: NetworkManagerLimits,
     abilities: OnceCell<Abilities>,
 }
 
 impl NetworkManagerHost {
     /// Starts the two threads that serve the machine. It does not need NetworkManager to run already.
-    pub async fn start(options: Options) -> Result<Self, HostError> {
+    pub async fn start(options: NetworkManagerOptions) -> Result<Self, HostError> {
         let limits = options.limits;
         let watcher = Watcher::start(limits.answer).await?;
         let worker = Worker::start(options, watcher.events())?;
@@ -83,7 +83,7 @@ impl Host for NetworkManagerHost {
         desired: &NetworkState,
         deadline: Duration,
     ) -> impl Future<Output = Result<Checkpoint, HostError>> + Send {
-        let Limits { observe, answer, roll_back, settle } = self.shared.limits;
+        let NetworkManagerLimits { observe, answer, roll_back, settle } = self.shared.limits;
         // The worker keeps to its own limits; this one is for a worker that does not.
         let limit = observe + deadline + roll_back + settle + answer * 4;
         let desired = desired.clone();
@@ -107,7 +107,7 @@ impl Host for NetworkManagerHost {
     }
 
     fn roll_back(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send {
-        let Limits { observe, answer, roll_back, settle } = self.shared.limits;
+        let NetworkManagerLimits { observe, answer, roll_back, settle } = self.shared.limits;
         let checkpoint = checkpoint.clone();
         let limit = observe + roll_back * 2 + settle + answer * 4;
         self.ask(Operation::RollBack, limit, move |reply| Request::RollBack { checkpoint, reply })
@@ -118,7 +118,7 @@ impl Host for NetworkManagerHost {
     }
 
     async fn links(&self) -> Vec<Link> {
-        tokio::task::spawn_blocking(|| links::read(Path::new(links::FOLDER))).await.unwrap_or_default()
+        tokio::task::spawn_blocking(|| links::read(Path::new(links::SYS_CLASS_NET))).await.unwrap_or_default()
     }
 
     async fn versions(&self) -> Versions {

@@ -1,8 +1,9 @@
-//! The note on disk from which a change can be undone when NetworkManager has forgotten it.
+//! The journal on disk, from which a change can be rolled back when NetworkManager has lost its checkpoint.
 //!
-//! There is at most one change at a time, so there is at most one note. It holds the revert with its secrets, and can
-//! be read by root alone.
+//! There is at most one change at a time, so the journal has at most one entry. It holds the revert with its secrets,
+//! and only root can read it.
 
+use knmstate_document::Place;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{service, unchanged};
-use crate::error::{HostError, Place};
+use crate::error::HostError;
 use crate::host::Checkpoint;
 
 const NAME: &str = "open-change.json";
@@ -20,7 +21,7 @@ const UNFINISHED: &str = "open-change.json.new";
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// One change that is not settled.
@@ -31,9 +32,9 @@ pub(super) struct Entry {
     pub(super) checkpoint: Option<String>,
     /// Which NetworkManager holds it; see `Service::identity`.
     pub(super) service: String,
-    /// When this was noted, on the clock by which NetworkManager tells the age of its checkpoints.
+    /// When this was noted, on the clock that NetworkManager dates its checkpoints by.
     pub(super) noted_at_ms: i64,
-    /// Somebody decided to keep the change. If NetworkManager is gone when this is read, it was kept.
+    /// The agent decided to keep the change. If NetworkManager is gone when this is read, it was kept.
     pub(super) committing: bool,
     /// The state before, secrets hidden.
     pub(super) before: Value,
@@ -49,8 +50,8 @@ pub(super) struct Entry {
     /// The start of the machine in which it was made; see `service::boot_id`.
     #[serde(default)]
     pub(super) boot: String,
-    /// Whoever made the change has left it to another program, and nobody else may settle it before this time.
-    /// Without it the change belongs to the process that makes it, and to nobody once that is gone.
+    /// The process that made the change has left it to another program. No other process may settle it before this
+    /// time. Without it the change belongs to the process that makes it, and is abandoned once that process is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_open_until_ms: Option<i64>,
 }
@@ -88,12 +89,12 @@ impl Entry {
 }
 
 impl Journal {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory }
     }
 
     pub(super) fn read(&self) -> Result<Option<Entry>, HostError> {
-        let path = self.folder.join(NAME);
+        let path = self.directory.join(NAME);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -111,32 +112,32 @@ impl Journal {
 
     /// Returns when the entry would survive a loss of power.
     pub(super) fn write(&self, entry: &Entry) -> Result<(), HostError> {
-        self.try_write(entry).map_err(|error| unusable(&self.folder, &error))
+        self.try_write(entry).map_err(|error| unusable(&self.directory, &error))
     }
 
     fn try_write(&self, entry: &Entry) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let unfinished = self.folder.join(UNFINISHED);
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let unfinished = self.directory.join(UNFINISHED);
         let _ = fs::remove_file(&unfinished);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         file.write_all(&serde_json::to_vec(entry)?)?;
         file.sync_all()?;
-        fs::rename(&unfinished, self.folder.join(NAME))?;
-        sync(&self.folder)
+        fs::rename(&unfinished, self.directory.join(NAME))?;
+        sync(&self.directory)
     }
 
     pub(super) fn remove(&self) -> Result<(), HostError> {
-        let path = self.folder.join(NAME);
+        let path = self.directory.join(NAME);
         match fs::remove_file(&path) {
-            Ok(()) => sync(&self.folder).map_err(|error| unusable(&path, &error)),
+            Ok(()) => sync(&self.directory).map_err(|error| unusable(&path, &error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(unusable(&path, &error)),
         }
     }
 }
 
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> HostError {
@@ -167,8 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back_and_only_by_root() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let journal = Journal::new(folder.path().join("a/b"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let journal = Journal::new(directory.path().join("a/b"));
         assert_eq!(journal.read(), Ok(None));
         journal.write(&entry()).expect("written");
         let named = Entry { checkpoint: Some("/Checkpoint/1".to_owned()), ..entry() };
@@ -177,19 +178,19 @@ mod tests {
         assert!(!format!("{named:?}").contains("hush"));
 
         let mode = |path: &str| {
-            fs::metadata(folder.path().join(path)).expect("it is there").permissions().mode() & 0o777
+            fs::metadata(directory.path().join(path)).expect("it is there").permissions().mode() & 0o777
         };
         assert_eq!((mode("a/b"), mode("a/b/open-change.json")), (0o700, 0o600));
         journal.remove().expect("removed");
         journal.remove().expect("removing nothing is fine");
-        assert_eq!(fs::read_dir(folder.path().join("a/b")).expect("a folder").count(), 0);
+        assert_eq!(fs::read_dir(directory.path().join("a/b")).expect("a directory").count(), 0);
     }
 
     #[test]
     fn a_note_that_was_torn_before_its_name_counts_as_not_written() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let journal = Journal::new(folder.path().to_owned());
-        fs::write(folder.path().join(UNFINISHED), "{\"checkp").expect("written");
+        let directory = tempfile::tempdir().expect("a directory");
+        let journal = Journal::new(directory.path().to_owned());
+        fs::write(directory.path().join(UNFINISHED), "{\"checkp").expect("written");
         assert_eq!(journal.read(), Ok(None));
         journal.write(&entry()).expect("the leftover is no obstacle");
         assert_eq!(journal.read(), Ok(Some(entry())));
@@ -197,9 +198,9 @@ mod tests {
 
     #[test]
     fn an_unreadable_note_is_an_error_that_names_the_file_and_no_secret() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join(NAME), r#"{"checkpoint": 7, "revert": "hush"}"#).expect("written");
-        let error = Journal::new(folder.path().to_owned()).read().expect_err("it is no note").to_string();
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join(NAME), r#"{"checkpoint": 7, "revert": "hush"}"#).expect("written");
+        let error = Journal::new(directory.path().to_owned()).read().expect_err("it is no note").to_string();
         assert!(error.contains(NAME) && !error.contains("hush"), "{error}");
     }
 }

@@ -1,9 +1,10 @@
-//! Which kinds of interface this kernel can make.
+//! Which kinds of interface this kernel can create.
 //!
 //! nmstate finds out by trying for more than two minutes. The kernel says it at once: it is asked for an interface of
-//! the kind with a number of queues that no interface can have. A kernel that knows the kind refuses the number, one that
-//! does not refuses the kind, and nothing is made in either case.
+//! the kind with a number of queues that no interface can have. A kernel that knows the kind refuses the number, one
+//! that does not refuses the kind, and nothing is made in either case.
 
+use knmstate_document::{NetworkState, Place, interface_name};
 use std::io;
 use std::time::Duration;
 
@@ -14,8 +15,7 @@ use nix::errno::Errno;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use crate::error::{HostError, Place};
-use crate::state::{NetworkState, interface_name};
+use crate::error::HostError;
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// The kernel's own maximum is 4096.
@@ -83,7 +83,7 @@ async fn kernel_knows(kind: InfoKind) -> bool {
 /// What the kernel answers to for Open vSwitch.
 const OPEN_VSWITCH: &[u8] = b"ovs_datapath\0";
 
-/// Whether the kernel can move the packets of Open vSwitch. It loads its module for whoever asks.
+/// Whether the kernel can move the packets of Open vSwitch. The kernel loads the module on the first request.
 pub(super) fn kernel_has_open_vswitch() -> bool {
     // Anything but a plain "no" counts as yes, as above.
     !matches!(ask_for_family(OPEN_VSWITCH), Ok(Some(errno)) if errno == -(Errno::ENOENT as i32))
@@ -103,7 +103,7 @@ fn ask_for_family(name: &[u8]) -> io::Result<Option<i32>> {
     request.extend(u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
     request.extend(CONTROL.to_ne_bytes());
     request.extend(REQUEST.to_ne_bytes());
-    // Nobody else uses this socket, so neither a number nor an address is needed.
+    // The socket has one user, so neither a number nor an address is needed.
     request.extend([0; 8]);
     request.extend([GET_FAMILY, 1, 0, 0]);
     request.extend(attribute.to_ne_bytes());

@@ -1,26 +1,25 @@
-//! Changes that live in NetworkManager's memory and not on the machine's disk.
+//! Changes that are kept in NetworkManager's memory and not on disk.
 //!
-//! NetworkManager keeps such profiles in `/run`, where they survive a restart of it and not one of the machine. A
-//! profile that is on disk and is changed so stays on disk as it was, and is hidden by the one in `/run`. nmstate takes
-//! an interface that is to be absent for one that is to be down then: its profile stays. So that it does not come back
-//! with the next start of NetworkManager, it is held back, in memory again, and so are the profiles of its ports.
+//! NetworkManager keeps such profiles in `/run`, where they survive its restart but not a reboot. A profile on disk
+//! stays as it was, and is hidden by the one in `/run`. nmstate then treats an absent interface as one that is down: its
+//! profile stays. So that the next start of NetworkManager does not activate it, its activation is prevented, also in
+//! memory, and so is that of its ports.
 //!
-//! What nmstate writes to disk by itself, past NetworkManager's profiles, is refused. Two things are kept on disk by
-//! others and are let through: name servers that apply to the whole machine (NetworkManager's own configuration) and
-//! what Open vSwitch has in its database.
+//! What nmstate writes to disk itself, outside NetworkManager's profiles, is refused. Two things are kept on disk all
+//! the same: name servers for the whole machine (NetworkManager's own configuration), and Open vSwitch's database.
 
-use serde_json::{Map, Value, json};
+use knmstate_document::{NetworkState, Place, interface_name, is_absent};
+use serde_json::{Value, json};
 
 use super::profiles::that_bring_up;
 use super::service::Service;
-use crate::error::{HostError, Place};
-use crate::state::{NetworkState, interface_name};
+use crate::error::HostError;
 
-/// Keys of an interface that nmstate writes to files of its own, and where.
+/// Keys of an interface that nmstate writes to files itself, and the directory of these files.
 const WRITTEN_TO_DISK: [(&str, &str); 2] =
     [("alt-names", "/etc/systemd/network"), ("dispatch", "/etc/NetworkManager/dispatcher.d")];
 
-/// The document as it can be applied in memory, or why it cannot.
+/// The document as it has to be applied in memory. Fails if it has a key that nmstate keeps on disk.
 pub(super) fn document(desired: &NetworkState) -> Result<NetworkState, HostError> {
     for interface in desired.interfaces() {
         for (key, place) in WRITTEN_TO_DISK {
@@ -40,15 +39,15 @@ pub(super) fn document(desired: &NetworkState) -> Result<NetworkState, HostError
     {
         hostname.entry("running").or_insert(name);
     }
-    NetworkState::parse(document)
+    Ok(NetworkState::parse(document)?)
 }
 
 fn is_nothing(value: &Value) -> bool {
     value.is_null() || *value == json!([]) || *value == json!({})
 }
 
-/// Keeps the profiles of interfaces that are to be absent from coming up again by themselves.
-pub(super) async fn hold_back_what_is_absent(
+/// Prevents the activation of the profiles of absent interfaces.
+pub(super) async fn keep_absent_profiles_inactive(
     service: &Service,
     desired: &NetworkState,
 ) -> Result<(), HostError> {
@@ -58,13 +57,9 @@ pub(super) async fn hold_back_what_is_absent(
     }
     let profiles = service.profiles().await?;
     for profile in absent.iter().flat_map(|name| that_bring_up(&profiles, name)) {
-        service.hold_back(profile).await?;
+        service.prevent_activation(profile).await?;
     }
     Ok(())
-}
-
-pub(super) fn is_absent(interface: &Map<String, Value>) -> bool {
-    interface.get("state").and_then(Value::as_str) == Some("absent")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a host on NetworkManager has to be told.
+//! Options of a host on NetworkManager.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,25 +8,26 @@ use std::time::Duration;
 /// The bus is the system bus: of the machine, or the one that `DBUS_SYSTEM_BUS_ADDRESS` names. It cannot be given
 /// here, because nmstate opens its own connections and would not follow.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// The folder in which the way back is noted while a change is open. It must outlive the process, and a reboot.
+pub struct NetworkManagerOptions {
+    /// The directory of the journal, which holds the way back while a change is open. It must outlive the process, and
+    /// a reboot.
     pub journal: PathBuf,
-    pub limits: Limits,
+    pub limits: NetworkManagerLimits,
     /// Whether changes are kept in NetworkManager's memory and not on the machine's disk, so that a reboot comes back
     /// with what is on disk. See `memory_only.rs` for what that means.
     pub memory_only: bool,
 }
 
-impl Options {
+impl NetworkManagerOptions {
     pub fn new(journal: impl Into<PathBuf>) -> Self {
-        Self { journal: journal.into(), limits: Limits::default(), memory_only: false }
+        Self { journal: journal.into(), limits: NetworkManagerLimits::default(), memory_only: false }
     }
 }
 
 /// How long the machine may take, at most. Applying is limited by the deadline of each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Reading the state, including the wait for whatever the machine is busy with.
+pub struct NetworkManagerLimits {
+    /// Reading the state, including the wait for an operation in progress.
     pub observe: Duration,
     /// One question to NetworkManager that it answers without doing anything.
     pub answer: Duration,
@@ -36,7 +37,7 @@ pub struct Limits {
     pub settle: Duration,
 }
 
-impl Default for Limits {
+impl Default for NetworkManagerLimits {
     fn default() -> Self {
         Self {
             observe: Duration::from_secs(30),

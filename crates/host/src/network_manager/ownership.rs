@@ -1,4 +1,4 @@
-//! Whose an open change is, and whether it is settled: decided by the note of it and by what NetworkManager holds.
+//! Who owns an open change, and whether it is settled: decided by the journal and NetworkManager's checkpoints.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ impl Moment {
 
 /// Which of the open checkpoints belongs to the note, given that its NetworkManager still runs.
 ///
-/// Before its name is known, it is the oldest that was made after the note: nobody can have made one between, because
-/// nmstate asks for one that tolerates no other, and we would have been refused.
+/// Before its name is known, it is the oldest that was made after the note: no client can have made one between,
+/// because nmstate asks for one that tolerates no other, and we would have been refused.
 pub(super) fn ours<'a>(entry: &Entry, held: &'a [Held]) -> Option<&'a Held> {
     match &entry.checkpoint {
         Some(path) => held.iter().find(|held| held.path == *path),
@@ -37,13 +37,13 @@ pub(super) fn is_ours(entry: &Entry, held: &Held, running: Option<&str>) -> bool
     running == Some(&*entry.service) && ours(entry, std::slice::from_ref(held)).is_some()
 }
 
-/// Whether a note is about a change that is settled, so that nobody has to do anything about it.
+/// Whether a note is about a change that is settled, so that nothing has to be done about it.
 pub(super) fn is_settled(entry: &Entry, running: Option<&str>, held: &[Held]) -> bool {
     if entry.changes_nothing() {
         return false;
     }
     if running == Some(&*entry.service) {
-        // It has not been restarted, and does not have the checkpoint: it has rolled back, or was told to commit.
+        // It has not been restarted, and does not have the checkpoint: it has rolled back, or has committed.
         return ours(entry, held).is_none();
     }
     // Restarted, it keeps everything; and keeping it was the decision.
@@ -59,7 +59,7 @@ pub(super) fn is_over(entry: &Entry, now: &Moment) -> bool {
     entry.memory_only && entry.boot != now.boot
 }
 
-/// How long the change is still somebody else's to settle.
+/// How long the change is still for another program to settle.
 fn left_open(entry: &Entry, now: &Moment) -> Option<Duration> {
     let left = entry.left_open_until_ms? - now.ms;
     (entry.boot == now.boot && left > 0).then(|| Duration::from_millis(u64::try_from(left).unwrap_or(0)))
@@ -78,7 +78,8 @@ pub(super) fn list(
         && !held.iter().any(is_ours)
     {
         let left_open = left_open(entry, now).filter(|_| entry.changes_nothing());
-        // Of a change that NetworkManager has forgotten nothing can be kept, so it is left to nobody any more.
+        // Of a change that NetworkManager has forgotten nothing can be kept, so it is not left to another program any
+        // more.
         let guard = left_open.map_or(Guard::Lost, Guard::RollsBackIn);
         open.push(OpenCheckpoint { checkpoint: entry.name(), ours: true, guard, left_open });
     }

@@ -16,7 +16,7 @@ const BLOCK_AUTOCONNECT: u32 = 0x20;
     interface = "org.freedesktop.NetworkManager.Settings",
     default_path = "/org/freedesktop/NetworkManager/Settings"
 )]
-trait Settings {
+trait ProfileList {
     fn list_connections(&self) -> zbus::Result<Vec<OwnedObjectPath>>;
 }
 
@@ -60,7 +60,7 @@ impl Service {
     pub(super) async fn profiles(&self) -> Result<Vec<KnownProfile>, HostError> {
         self.bounded(Operation::Observe, async {
             let settings =
-                SettingsProxy::builder(self.connection()).destination(self.owner())?.build().await?;
+                ProfileListProxy::builder(self.connection()).destination(self.owner())?.build().await?;
             let mut profiles = Vec::new();
             for path in settings.list_connections().await? {
                 let Ok(settings) = self.profile(&path).await?.get_settings().await else { continue };
@@ -93,7 +93,7 @@ impl Service {
     }
 
     /// Keeps NetworkManager from bringing a profile up by itself, until the next boot: the one on disk stays as it is.
-    pub(super) async fn hold_back(&self, profile: &KnownProfile) -> Result<bool, HostError> {
+    pub(super) async fn prevent_activation(&self, profile: &KnownProfile) -> Result<bool, HostError> {
         self.bounded_if_there(Operation::Begin, async {
             let proxy = self.profile(&profile.path).await?;
             let mut settings = proxy.get_settings().await?;

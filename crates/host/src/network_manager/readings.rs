@@ -1,7 +1,7 @@
-//! The machine as it was read last, for the next step of the same change.
+//! The latest reading of the network, for the next step of the same change.
 //!
-//! A change is worked out from one look at the machine, shown, and worked out again when it is begun. Where nothing has been
-//! heard of the machine in between it is what it was, and a reading of hundreds of interfaces takes a second.
+//! A change is planned, and planned again when it begins. If no event came in between, the network is still the same;
+//! and reading hundreds of interfaces takes a second.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use nmstate::NetworkState as Document;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
-use super::engine;
+use super::nmstate_calls;
 use crate::error::HostError;
 use crate::events::Events;
 
-/// How old a reading may be, whatever was heard: there are settings, as of the rings of a card, that change in silence.
+/// How old a reading may be, also if no event came in: some settings, such as the rings of a NIC, change without an
+/// event.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -37,16 +38,16 @@ impl Readings {
     }
 
     /// Reads the machine, with its secrets.
-    pub(super) async fn anew(&mut self) -> Result<Document, HostError> {
+    pub(super) async fn fresh(&mut self) -> Result<Document, HostError> {
         self.kept = None;
         let begun = Instant::now();
         self.heard_anything();
-        let document = engine::read(self.limit).await?;
+        let document = nmstate_calls::read(self.limit).await?;
         self.kept = Some(Kept { document: document.clone(), begun });
         Ok(document)
     }
 
-    /// The machine as it was read a moment ago, if nothing has happened since as far as anybody told.
+    /// The latest reading, if it is recent and no event has come in since.
     pub(super) fn recent(&mut self) -> Option<Document> {
         if self.heard_anything() {
             self.forget();
@@ -59,9 +60,9 @@ impl Readings {
         self.kept = None;
     }
 
-    /// Whether something has changed since this was last asked. When nobody tells any more, everything may have.
+    /// Whether something has changed since the last call. When the stream of events has ended, everything may have.
     fn heard_anything(&mut self) -> bool {
-        // A task that has had its share of this thread would be told that there is nothing.
+        // A task that has used up tokio's budget would get "nothing there".
         unconstrained(self.events.next()).now_or_never().is_some()
     }
 }
@@ -92,6 +93,6 @@ mod tests {
         assert!(readings.recent().is_none(), "and that is not forgotten");
         keep(&mut readings);
         drop(announcer);
-        assert!(readings.recent().is_none(), "nobody tells");
+        assert!(readings.recent().is_none(), "the stream of events has ended");
     }
 }

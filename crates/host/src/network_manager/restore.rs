@@ -1,42 +1,45 @@
-//! Putting the machine back when NetworkManager has forgotten how.
+//! Rolls a change back from the journal when NetworkManager has lost its checkpoint.
 //!
-//! The revert goes through nmstate like any document. That is enough for interfaces that NetworkManager had in its
-//! hands before. For those that it had not, no document can say "let go of it again": nmstate writes a profile even
-//! for an interface that is down. So these are brought to their old values first, then what was written for them is
-//! deleted, and what NetworkManager leaves behind when it lets go is put right in the kernel.
+//! The revert is applied through nmstate like any document. That is enough for interfaces that NetworkManager managed
+//! before the change. For the others no document can say "stop to manage it": nmstate writes a profile even for an
+//! interface that is down. So these first get their old values, then their new profiles are deleted, and the MTU that
+//! NetworkManager leaves behind is corrected in the kernel.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::TryStreamExt as _;
+use knmstate_document::{NetworkState, Place, interface_name, references, secrets::Scrubber};
 use rtnetlink::LinkUnspec;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::as_before::{is_at_rest, looks_as_before};
-use super::classify::{self, Stage};
-use super::engine;
+use super::change::POLL_INTERVAL;
+use super::classify::{self, CallPhase};
 use super::journal::Entry;
-use super::options::Limits;
+use super::nmstate_calls;
+use super::options::NetworkManagerLimits;
 use super::service::Service;
-use super::transaction::LOOK_AGAIN;
-use crate::error::{HostError, Place};
+use crate::error::HostError;
 use crate::host::Operation;
-use crate::secrets::Scrubber;
-use crate::state::{NetworkState, interface_name};
 
-/// The kernel answers at once, or not at all.
+/// The kernel responds at once or not at all.
 const KERNEL_LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits) -> Result<(), HostError> {
+pub(super) async fn from_journal(
+    service: &Service,
+    entry: &Entry,
+    limits: &NetworkManagerLimits,
+) -> Result<(), HostError> {
     let before = NetworkState::parse(entry.before.clone())?;
     let mut scrubber = Scrubber::default();
     scrubber.learn(&entry.revert);
-    let mut revert = engine::parse(&raised(entry, &before), &scrubber)?;
+    let mut revert = nmstate_calls::parse(&to_apply(entry, &before), &scrubber)?;
     revert.set_memory_only(entry.memory_only);
     match timeout(limits.roll_back, Box::pin(revert.apply_async())).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            return Err(classify::nmstate(&error, Stage::Applying, &entry.touched, &scrubber));
+            return Err(classify::nmstate(&error, CallPhase::Applying, &entry.touched, &scrubber));
         }
         Err(_) => {
             return Err(HostError::Timeout { operation: Operation::RollBack, after: limits.roll_back });
@@ -48,8 +51,8 @@ pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits)
     let end = Instant::now() + limits.settle;
     loop {
         let at_rest = is_at_rest(entry, service).await?;
-        let now = engine::read(limits.observe).await?;
-        let shown = engine::shown(now.clone())?;
+        let now = nmstate_calls::read(limits.observe).await?;
+        let shown = nmstate_calls::shown(now.clone())?;
         if at_rest && looks_as_before(entry, &shown) {
             return Ok(());
         }
@@ -59,39 +62,47 @@ pub(super) async fn from_note(service: &Service, entry: &Entry, limits: &Limits)
         if at_rest {
             restore_mtu(entry, &before, &shown).await?;
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// What still differs may be somebody else's doing; what the change did is in the revert. As long as that is not met,
-/// the change counts as open, and its note stays.
+/// What still differs may come from another program; what the change did is in the revert. As long as the revert is not
+/// met, the change counts as open, and its entry stays in the journal.
 pub(super) fn what_is_left(entry: &Entry, now: &nmstate::NetworkState) -> Result<(), HostError> {
     let revert = NetworkState::parse(entry.revert.clone())?;
-    let document = engine::parse(&entry.revert, &Scrubber::default())?;
-    match engine::difference(&document, now)? {
+    let document = nmstate_calls::parse(&entry.revert, &Scrubber::default())?;
+    match nmstate_calls::difference(&document, now)? {
         Ok(difference) if difference.sections().is_empty() => Ok(()),
         _ => Err(HostError::Failed {
             place: revert
-                .first_unmet_in(&engine::shown(now.clone())?)
+                .first_unmet_in(&nmstate_calls::shown(now.clone())?)
                 .map_or_else(Place::document, |unmet| unmet.place),
             why: "it is not as it was before the change, although that was put back".to_owned(),
         }),
     }
 }
 
-/// The revert, with those interfaces up that were there and not up: only so are their values set.
-fn raised(entry: &Entry, before: &NetworkState) -> Value {
+/// The revert as it has to be applied. Interfaces that existed and were not up are set up, because nmstate sets no
+/// values on an interface that is down. In memory, nmstate takes a new controller down and does not detach its ports; a
+/// port that stays attached would bring the controller up again, so the ports are detached by name.
+fn to_apply(entry: &Entry, before: &NetworkState) -> Value {
     let mut revert = entry.revert.clone();
+    let ports_before: BTreeSet<&str> = before.interfaces().flat_map(references::ports).collect();
     for interface in revert.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
         let name = interface.get("name").and_then(Value::as_str).unwrap_or_default();
-        if before.interface(name).is_some() && !entry.was_up(name) {
+        let (existed, was_port, was_up) =
+            (before.interface(name).is_some(), ports_before.contains(name), entry.was_up(name));
+        if existed && !was_up {
             interface["state"] = json!("up");
+        }
+        if existed && !was_port && entry.memory_only {
+            interface["controller"] = json!("");
         }
     }
     revert
 }
 
-/// Profiles that were made for interfaces that had none in force. NetworkManager would bring them up some day.
+/// Deletes the profiles that were made for interfaces without an active one. NetworkManager would activate them later.
 async fn delete_new_profiles(service: &Service, entry: &Entry) -> Result<(), HostError> {
     for profile in service.profiles().await? {
         let Some(name) = &profile.interface else { continue };
@@ -103,7 +114,7 @@ async fn delete_new_profiles(service: &Service, entry: &Entry) -> Result<(), Hos
     Ok(())
 }
 
-/// NetworkManager gives an interface that it lets go the MTU that it found; a restarted one found the changed one.
+/// NetworkManager gives an interface that it stops to manage the MTU that it found; after a restart, the changed one.
 async fn restore_mtu(entry: &Entry, before: &NetworkState, now: &NetworkState) -> Result<(), HostError> {
     for interface in before.interfaces() {
         let name = interface_name(interface);
@@ -146,23 +157,43 @@ async fn set_mtu(name: &str, mtu: u32) -> Result<(), rtnetlink::Error> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_what_was_there_and_not_up_is_raised() {
-        let before = NetworkState::parse(json!({ "interfaces": [
-            { "name": "eth0", "state": "up" }, { "name": "eth1", "state": "down" }
+    fn before() -> NetworkState {
+        NetworkState::parse(json!({ "interfaces": [
+            { "name": "eth0", "state": "up" }, { "name": "eth1", "state": "down" }, { "name": "eth2", "state": "up" },
+            { "name": "br0", "state": "up", "bridge": { "port": [{ "name": "eth2" }] } }
         ] }))
-        .expect("a state");
+        .expect("a state")
+    }
+
+    fn applied(memory_only: bool) -> Value {
         let revert = json!({ "interfaces": [
             { "name": "eth0", "state": "up", "mtu": 1500 },
             { "name": "eth1", "state": "down", "mtu": 1500 },
+            { "name": "eth2", "state": "up", "mtu": 1500 },
             { "name": "br1", "state": "absent" }
         ] });
+        to_apply(&Entry { before: before().into_value(), revert, memory_only, ..Entry::default() }, &before())
+    }
+
+    #[test]
+    fn interfaces_that_existed_and_were_not_up_are_set_up() {
         let expected = json!({ "interfaces": [
             { "name": "eth0", "state": "up", "mtu": 1500 },
             { "name": "eth1", "state": "up", "mtu": 1500 },
+            { "name": "eth2", "state": "up", "mtu": 1500 },
             { "name": "br1", "state": "absent" }
         ] });
-        let entry = Entry { before: before.clone().into_value(), revert, ..Entry::default() };
-        assert_eq!(raised(&entry, &before), expected);
+        assert_eq!(applied(false), expected);
+    }
+
+    #[test]
+    fn in_memory_new_ports_are_detached_and_old_ports_stay() {
+        let expected = json!({ "interfaces": [
+            { "name": "eth0", "state": "up", "mtu": 1500, "controller": "" },
+            { "name": "eth1", "state": "up", "mtu": 1500, "controller": "" },
+            { "name": "eth2", "state": "up", "mtu": 1500 },
+            { "name": "br1", "state": "absent" }
+        ] });
+        assert_eq!(applied(true), expected);
     }
 }

@@ -30,7 +30,7 @@ pub(super) trait Manager {
     /// Numbers that name plugins.
     #[zbus(property)]
     fn capabilities(&self) -> zbus::Result<Vec<u32>>;
-    /// The version, and then bits that name abilities which a version alone does not tell. Since 1.42.
+    /// The version, and then bits that name abilities which a version alone does not show. Since 1.42.
     #[zbus(property)]
     fn version_info(&self) -> zbus::Result<Vec<u32>>;
     #[zbus(property)]
@@ -75,7 +75,7 @@ pub(super) enum Hold {
     None,
     /// It has been configured.
     Active,
-    /// It is being configured, or let go.
+    /// It is being configured, or NetworkManager is about to stop to manage it.
     Changing,
 }
 
@@ -127,7 +127,7 @@ impl Service {
             .await
     }
 
-    /// What it is able to do. What it does not tell in time is not known.
+    /// What it is able to do. What it does not answer in time is not known.
     pub(super) async fn facts(&self) -> Facts {
         let ask = async {
             let manager = self.manager().await?;
@@ -160,7 +160,7 @@ impl Service {
                     .cache_properties(CacheProperties::No)
                     .build()
                     .await?;
-                // One that is settled between the list and the look at it is not open.
+                // One that is settled between the list and this request is not open.
                 let (Ok(created_ms), Ok(seconds)) = (object.created().await, object.rollback_timeout().await)
                 else {
                     continue;
@@ -177,7 +177,7 @@ impl Service {
         .await
     }
 
-    /// Lets the timer start anew. False when there is no such checkpoint.
+    /// Restarts the timer. False when there is no such checkpoint.
     pub(super) async fn restart_timer(&self, path: &str, deadline: Duration) -> Result<bool, HostError> {
         let path = object_path(path)?;
         let seconds = whole_seconds(deadline);
@@ -199,7 +199,7 @@ impl Service {
     /// Undoes the change. False when there is no such checkpoint.
     pub(super) async fn roll_back(&self, path: &str) -> Result<bool, HostError> {
         let path = object_path(path)?;
-        // What it says about single devices is not needed: the state is looked at afterwards.
+        // What it says about single devices is not needed: the state is read afterwards.
         self.bounded_if_there(Operation::RollBack, async {
             self.manager().await?.checkpoint_rollback(&path).await.map(drop)
         })
@@ -270,7 +270,7 @@ pub(super) fn whole_seconds(deadline: Duration) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
 }
 
-/// Which start of the machine this is; empty when that cannot be told.
+/// Which start of the machine this is; empty when that is not known.
 pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| String::new(), |id| id.trim().to_owned())
@@ -281,9 +281,12 @@ pub(super) fn boot_time_ms() -> i64 {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec() * 1000 + time.tv_nsec() / 1_000_000)
 }
 
+/// NetworkManager in its first second after boot reports a creation time close to `i64::MAX`: a time in the future
+/// counts as now.
 fn time_left(created_ms: i64, timeout_seconds: u32, now_ms: i64) -> Option<Duration> {
-    let end = created_ms + i64::from(timeout_seconds) * 1000;
-    (timeout_seconds > 0).then(|| Duration::from_millis(u64::try_from(end - now_ms).unwrap_or(0)))
+    let end = created_ms.min(now_ms).saturating_add(i64::from(timeout_seconds) * 1000);
+    (timeout_seconds > 0)
+        .then(|| Duration::from_millis(u64::try_from(end.saturating_sub(now_ms)).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -342,5 +345,13 @@ mod tests {
         assert_eq!(time_left(1_000, 10, 4_000), Some(Duration::from_secs(7)));
         assert_eq!(time_left(1_000, 10, 90_000), Some(Duration::ZERO));
         assert_eq!(time_left(1_000, 0, 4_000), None);
+    }
+
+    #[test]
+    fn a_creation_in_the_future_counts_as_now() {
+        for created in [5_000, i64::MAX - 500, i64::MAX] {
+            assert_eq!(time_left(created, 10, 4_000), Some(Duration::from_secs(10)), "created at {created}");
+        }
+        assert_eq!(time_left(i64::MIN, 10, 4_000), Some(Duration::ZERO));
     }
 }

@@ -10,15 +10,15 @@ use super::service::{NAME, Service};
 use crate::error::HostError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum ServiceEvent {
     /// The list of checkpoints has changed, or something else of the kind.
     Properties,
     /// It was stopped, restarted, or the bus is gone.
     Gone,
 }
 
-/// From now on. The stream ends with [`Happening::Gone`].
-pub(super) async fn watch(service: &Service) -> Result<BoxStream<'static, Happening>, HostError> {
+/// From now on. The stream ends with [`ServiceEvent::Gone`].
+pub(super) async fn watch(service: &Service) -> Result<BoxStream<'static, ServiceEvent>, HostError> {
     let open = async {
         let owner = rule("org.freedesktop.DBus", "org.freedesktop.DBus")?
             .member("NameOwnerChanged")?
@@ -32,8 +32,8 @@ pub(super) async fn watch(service: &Service) -> Result<BoxStream<'static, Happen
         Ok::<_, zbus::Error>((owner, properties))
     };
     let (owner, properties) = open.await.map_err(|error| classify::bus(&error))?;
-    let owner = owner.map(|_| Happening::Gone).chain(futures::stream::iter([Happening::Gone]));
-    let properties = properties.filter_map(async |message| message.ok().map(|_| Happening::Properties));
+    let owner = owner.map(|_| ServiceEvent::Gone).chain(futures::stream::iter([ServiceEvent::Gone]));
+    let properties = properties.filter_map(async |message| message.ok().map(|_| ServiceEvent::Properties));
     Ok(select(owner, properties.boxed()).boxed())
 }
 

@@ -1,7 +1,6 @@
-//! A change that changes nothing: the desired state was there already.
+//! A change that changes nothing, because the network is as desired already.
 //!
-//! NetworkManager is not asked for a checkpoint then. The caller gets one all the same, and has to settle it like any
-//! other; there is only nothing behind it.
+//! NetworkManager makes no checkpoint for it. The caller gets one all the same and has to settle it like any other.
 
 use std::time::Duration;
 

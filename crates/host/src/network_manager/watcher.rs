@@ -1,4 +1,4 @@
-//! The thread that notices changes: of the kernel by netlink's groups, of NetworkManager by the bus.
+//! The thread that reports changes: those of the kernel from netlink's groups, those of NetworkManager from D-Bus.
 
 mod devices;
 
@@ -52,7 +52,7 @@ struct Shared {
 
 impl Watcher {
     /// Returns when no change of the kernel can be missed any more, and NetworkManager's version is known or it has
-    /// not told within `limit`.
+    /// not answered within `limit`.
     pub(super) async fn start(limit: Duration) -> Result<Self, HostError> {
         let shared = Arc::new(Shared { announcer: Announcer::new(), version: Mutex::new(None) });
         let (stop, stopped) = oneshot::channel();
@@ -82,7 +82,7 @@ impl Watcher {
                 events.next().await;
             }
         };
-        // NetworkManager need not run yet, so nobody waits long for it.
+        // NetworkManager need not run yet, so the wait for it is short.
         let _ = timeout(limit.min(Duration::from_secs(1)), version_is_known).await;
         Ok(Self { shared, _stop: stop })
     }
@@ -125,7 +125,7 @@ async fn watch_kernel(announcer: &Announcer, ready: oneshot::Sender<io::Result<(
         let mut pause = FIRST_LOOK;
         // The first message after quiet is announced at once. Then the kernel keeps what comes until the next look, as
         // long as something comes: a storm of messages costs a few looks per second, and what the kernel has no room
-        // for, nobody has to read.
+        // for, need not be read.
         loop {
             match changes {
                 Ok(changes) if changes.is_empty() => break,
@@ -180,7 +180,7 @@ fn heard(received: io::Result<()>, buffer: &[u8]) -> io::Result<Changes> {
     }
 }
 
-/// Whatever the kernel could have told.
+/// Every topic that the kernel announces.
 fn anything() -> Changes {
     [Topic::Link, Topic::Address, Topic::Route, Topic::Rule].into_iter().collect()
 }
@@ -278,7 +278,7 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
             Some(message) = hostname.next() => {
                 let (_, changed, _): (String, std::collections::HashMap<String, zbus::zvariant::OwnedValue>, Vec<String>) =
                     message?.body().deserialize()?;
-                // The list of profiles is told here, too.
+                // The list of profiles is announced here, too.
                 if changed.contains_key("Hostname") { Changes::default().with(Topic::Hostname) } else { continue }
             }
         };

@@ -1,19 +1,19 @@
 //! The thread that owns nmstate and takes requests one at a time.
 
+use knmstate_document::NetworkState;
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::change::GuardedChanges;
 use super::host::gone;
-use super::options::Options;
+use super::options::NetworkManagerOptions;
 use super::readings::KEPT;
-use super::transaction::Transactions;
 use crate::error::HostError;
 use crate::events::Events;
 use crate::host::{Checkpoint, OpenCheckpoint, Plan};
-use crate::state::NetworkState;
 
 /// More requests than this can only come from callers that do not wait for their answers.
 const QUEUE: usize = 16;
@@ -37,12 +37,12 @@ pub(super) struct Worker(mpsc::Sender<Request>);
 
 impl Worker {
     /// `events` are those of the machine.
-    pub(super) fn start(options: Options, events: Events) -> Result<Self, HostError> {
+    pub(super) fn start(options: NetworkManagerOptions, events: Events) -> Result<Self, HostError> {
         let (sender, requests) = mpsc::channel(QUEUE);
         let runtime = runtime()?;
         thread::Builder::new()
             .name("network-worker".to_owned())
-            .spawn(move || runtime.block_on(serve(requests, Transactions::new(options, events))))
+            .spawn(move || runtime.block_on(serve(requests, GuardedChanges::new(options, events))))
             .map_err(|error| HostError::Unavailable { why: format!("no thread to speak to it: {error}") })?;
         Ok(Self(sender))
     }
@@ -60,7 +60,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, HostError> {
         .map_err(|error| HostError::Unavailable { why: format!("no runtime to speak to it: {error}") })
 }
 
-async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions) {
+async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: GuardedChanges) {
     loop {
         let next = if let Ok(next) = timeout(KEPT, requests.recv()).await {
             next
@@ -87,7 +87,7 @@ async fn serve(mut requests: mpsc::Receiver<Request>, mut machine: Transactions)
     }
 }
 
-/// Does what is asked, unless nobody waits for it any more. Once begun it is carried through, whoever waits.
+/// Handles a request, unless its caller has stopped waiting. A request that has begun is finished in any case.
 async fn answer<T>(reply: Reply<T>, work: impl Future<Output = Result<T, HostError>>) {
     if !reply.is_closed() {
         let _ = reply.send(work.await);

@@ -1,8 +1,11 @@
-//! Is a wish fulfilled? One row per thing that is looked at, and per thing that is not.
+//! One row per part of a state that is compared, and per part that is not.
 
+use knmstate_document::NetworkState;
 use serde_json::{Value, json};
 
-use crate::common::state;
+fn state(document: Value) -> NetworkState {
+    NetworkState::parse(document).expect("a document of the right shape")
+}
 
 fn current() -> Value {
     json!({
@@ -34,6 +37,7 @@ fn current() -> Value {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write json! in place")]
 fn interface(keys: Value) -> Value {
     json!({ "interfaces": [keys] })
 }
@@ -79,6 +83,7 @@ fn what_is_there_satisfies() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_is_missing_is_named() {
     for (desired, place, wanted, found) in [
         (interface(json!({ "name": "eth9" })), "interfaces[eth9]", "the interface", "no such interface"),

@@ -1,4 +1,4 @@
-//! The process of the operator.
+//! The Deployment of the operator.
 
 use k8s_openapi::{
     api::{
@@ -19,16 +19,16 @@ use k8s_openapi::{
 use knmstate_api::names;
 
 use super::{NAME, label, metadata, settings};
-use crate::{Config, platform::Mode};
+use crate::{Config, auto_create::AutoCreateMode};
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const HEALTH_PORT: i32 = 8081;
-/// Any but root; the image has no users.
+/// Any user but root; the image defines none.
 const USER: i64 = 1000;
-/// Measured at rest with a few nodes, and rounded up.
+/// Measured idle with a few nodes, and rounded up.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "24Mi")];
 
-/// One at a time: the next one starts when the last one has ended.
+/// The operator, with one pod at a time.
 pub fn deployment(config: &Config) -> Deployment {
     let mut metadata = metadata(config, Some(&config.operator_namespace), NAME);
     metadata.labels.get_or_insert_default().append(&mut label(config, "name"));
@@ -36,11 +36,8 @@ pub fn deployment(config: &Config) -> Deployment {
     let selector = LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() };
     labels.append(&mut label(config, "name"));
     let annotations = [
-        (
-            "description",
-            "Installs node networking where an NMState asks for it, and keeps it as it should be.",
-        ),
-        // On OpenShift, that this is part of running the cluster, for whoever counts CPUs for that.
+        ("description", "Installs and maintains node networking as an NMState configures it."),
+        // Workload partitioning of OpenShift: this pod may run on the CPUs reserved for management.
         ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#),
     ];
     let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -66,7 +63,7 @@ pub fn deployment(config: &Config) -> Deployment {
     Deployment { metadata, spec: Some(spec), status: None }
 }
 
-/// A pod of the product's own that needs nothing of its machine, with one of the accounts of the installation.
+/// The pod of an unprivileged process of ours, with one of the accounts of the installation.
 pub fn pod_spec(config: &Config, account: &str, container: Container) -> PodSpec {
     PodSpec {
         service_account_name: Some(settings(config).named(account)),
@@ -120,14 +117,14 @@ fn container(config: &Config) -> Container {
     }
 }
 
-/// Everything that the operator is told, so that it can be read and changed in one place.
+/// The whole configuration of the operator, so that it can be read and changed in one place.
 fn environment(config: &Config) -> Vec<EnvVar> {
-    let mode = match config.gate.mode {
-        Mode::Auto => "auto",
-        Mode::Always => "always",
-        Mode::Never => "never",
+    let mode = match config.auto_create.mode {
+        AutoCreateMode::Auto => "auto",
+        AutoCreateMode::Always => "always",
+        AutoCreateMode::Never => "never",
     };
-    let platforms = config.gate.platforms.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+    let platforms = config.auto_create.platforms.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     let mut variables = vec![
         own("POD_NAME", "metadata.name"),
         own("OPERATOR_NAMESPACE", "metadata.namespace"),
@@ -138,7 +135,7 @@ fn environment(config: &Config) -> Vec<EnvVar> {
         variable("AUTO_CREATE", mode),
         variable("AUTO_CREATE_PLATFORMS", &platforms),
     ];
-    // An empty one would be dropped by the API server, and missed by whoever applies it again.
+    // The API server drops empty values, so a client that applies this again would see a difference.
     variables.extend(config.prefix.as_deref().map(|prefix| variable("HANDLER_PREFIX", prefix)));
     variables.extend(config.handler_environment.iter().map(|(name, value)| variable(name, value)));
     variables
@@ -148,7 +145,7 @@ fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
 }
 
-/// What the pod itself is.
+/// A variable with a field of the pod.
 fn own(name: &str, field: &str) -> EnvVar {
     let field = ObjectFieldSelector { field_path: field.to_owned(), api_version: None };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };

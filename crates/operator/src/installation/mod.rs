@@ -1,32 +1,36 @@
-//! The operator itself, as objects to be applied: what a user installs. Everything else is made by the operator.
+//! The operator itself as objects: what a user installs. The operator creates everything else.
 //!
-//! Plain manifests, the Helm chart and the OLM bundle are written from these, so that they cannot differ.
+//! Plain manifests, the Helm chart and the OLM bundle are generated from these, so that they cannot differ.
 
+mod account_rights;
 mod deployment;
-mod holder;
 mod namespaces;
 mod network_policies;
 mod rights;
-pub mod rules;
+mod service_account_roles;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use knmstate_api::{crds, names};
 
+pub use account_rights::{ScopedRights, checker_rights, operator_rights, remover_rights};
 pub use deployment::{deployment, pod_spec};
-pub use holder::Holder;
-pub use rights::{Holdings, all_operands, of_checker, of_operator, of_remover};
+pub use rights::{Right, Rights};
+pub use service_account_roles::ServiceAccountRoles;
 
-use crate::{Config, Group, Object, Settings, platform::Gate};
+#[cfg(test)]
+pub(crate) use account_rights::all_operands;
 
-/// The name that the operator's own objects are found by, as in kubernetes-nmstate; before the prefix.
+use crate::{Config, Group, Object, Settings, auto_create::AutoCreate};
+
+/// The `app` label of the operator's own objects, as in kubernetes-nmstate; without the prefix.
 const APP: &str = "kubernetes-nmstate-operator";
-/// What the operator's own objects are called; before the prefix.
+/// The name of the operator's own objects; without the prefix.
 const NAME: &str = "nmstate-operator";
 
-/// What an installation is when nobody asks for anything else.
-pub fn usual(image: &str) -> Config {
+/// The default configuration with this image.
+pub fn default_config(image: &str) -> Config {
     let retries = [
         ("NNCP_MAX_RETRIES", "5"),
         ("NNCP_MAX_BACKOFF_SECONDS", "30"),
@@ -40,21 +44,21 @@ pub fn usual(image: &str) -> Config {
         image: image.to_owned(),
         pull_policy: "IfNotPresent".to_owned(),
         handler_environment: retries.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        gate: Gate::default(),
+        auto_create: AutoCreate::default(),
     }
 }
 
-/// Everything that is installed, in the order to apply it in. The groups are called as the files are in which
-/// kubernetes-nmstate delivers the same.
+/// Everything that a user installs, in the order to apply it in. The groups have the names of the files that
+/// kubernetes-nmstate releases.
 pub fn groups(config: &Config) -> Vec<Group> {
     let group = |name, objects| Group { name, objects };
-    let holder = Holder::new(config, NAME, of_operator(config));
+    let roles = ServiceAccountRoles::new(config, NAME, operator_rights(config));
     vec![
         group("definitions", crds::all().map(Object::from).into()),
         group("namespace", namespaces::namespaces(config)),
-        group("service_account", vec![holder.account()]),
-        group("role", holder.roles()),
-        group("role_binding", holder.bindings()),
+        group("service_account", vec![roles.account()]),
+        group("role", roles.roles()),
+        group("role_binding", roles.bindings()),
         group(
             "operator",
             [network_policies::network_policies(config), vec![deployment(config).into()]].concat(),
@@ -62,13 +66,13 @@ pub fn groups(config: &Config) -> Vec<Group> {
     ]
 }
 
-/// The names that follow from the configuration.
+/// The names of objects that follow from the configuration.
 fn settings(config: &Config) -> Settings {
     config.settings(false)
 }
 
-/// The metadata of an object of the operator's own. It has none of the labels by which the operator knows what it has
-/// made: it must not remove itself.
+/// The metadata of one of the operator's own objects. It lacks the label by which the operator finds the objects that it
+/// has created, because it must not remove itself.
 fn metadata(config: &Config, namespace: Option<&str>, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(settings(config).named(name)),

@@ -1,13 +1,13 @@
-//! Where the operator and its operands are.
+//! The namespaces of the operator and of its operands.
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::settings;
 use crate::{Config, Object, namespace};
 
-/// One, or two where the operands have a namespace of their own. That one is made here, too, because the operator may
-/// write nothing outside of namespaces that it was given.
-pub fn namespaces(config: &Config) -> Vec<Object> {
+/// One, or two if the operands have a namespace of their own. That one is installed as well, because the operator may only
+/// write in namespaces that its roles name.
+pub(crate) fn namespaces(config: &Config) -> Vec<Object> {
     let operands = namespace::namespace(&settings(config)).into();
     if config.operator_namespace == config.namespace {
         return vec![operands];
@@ -15,7 +15,7 @@ pub fn namespaces(config: &Config) -> Vec<Object> {
     vec![alone(config).into(), operands]
 }
 
-/// The operator itself needs nothing of its machine.
+/// A namespace for the operator alone, which runs unprivileged.
 fn alone(config: &Config) -> Namespace {
     let name = &config.operator_namespace;
     let mut labels = super::label(config, knmstate_api::names::APP_LABEL);

@@ -1,9 +1,8 @@
-//! Whom the operator may speak to: nobody comes to it, and it goes to the API server.
+//! The NetworkPolicies of the operator: no ingress, and egress to the API server and to DNS.
 //!
-//! At which address and port the API server really listens is not known when this is installed, and a network may look
-//! at either end of the translation from its Service. An operator that is cut off can do nothing at all, not even
-//! repair this; so it may open connections to any port. The operator knows the port when it makes the policies of its
-//! operands, and says it there.
+//! The address and port behind the API server's Service are not known at installation, and networks differ in whether they
+//! filter before or after the translation. An operator without a connection could not even correct its policies. So it
+//! may connect to any TCP port. The policies of the operands, which the operator creates, name the port.
 
 use k8s_openapi::{
     api::networking::v1::{NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyPort, NetworkPolicySpec},
@@ -14,7 +13,7 @@ use knmstate_api::names;
 use super::{label, metadata};
 use crate::{Config, Object};
 
-pub fn network_policies(config: &Config) -> Vec<Object> {
+pub(crate) fn network_policies(config: &Config) -> Vec<Object> {
     let any_connection = vec![port("TCP", None)];
     let name_service = vec![port("UDP", Some(53)), port("TCP", Some(53))];
     vec![

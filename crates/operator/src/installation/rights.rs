@@ -1,212 +1,207 @@
-//! What the operator may do, and what may be done for it in passing: removing everything, and looking whether all works.
-//!
-//! The operator grants rights to its operands, and the API server lets nobody grant what he does not have. The usual way
-//! out is to let it `escalate` and `bind`, which makes its token as good as an admin's. Here it has what its operands
-//! have, derived from their roles, and may write objects of the kinds that it makes: anywhere in the namespace of its
-//! operands, elsewhere only those of the names that it makes.
+//! RBAC rules as sets of single rights, so that they can be joined, written with few rules, and compared as the API server
+//! does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use knmstate_api::NMStateSpec;
 
-use super::{rules::Rights, settings};
-use crate::{
-    Config, Object,
-    catalogue::{DEFINITION, KINDS, Kind, kind_of},
-    facts::Facts,
-    operands,
-    rights::{CORE, NMSTATE, READ, allow, allow_named},
-};
+/// One verb on one resource, for objects of all names or of one name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    pub group: String,
+    /// Such as `nodes` or `nmstates/status`.
+    pub resource: String,
+    /// `None` for objects of every name.
+    pub name: Option<String>,
+    pub verb: String,
+}
 
-const COORDINATION: &str = "coordination.k8s.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
-/// Where the addresses of the API server are told, under the name of its Service.
-const OF_API_SERVER: &str = "default";
+/// The usual order of verbs.
+const VERBS: [&str; 9] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "use"];
 
-/// Rights, by where they hold.
+/// A set of rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
-    pub everywhere: Rights,
-    /// In the namespace of the operator.
-    pub at_home: Rights,
-    /// In the namespaces of what it makes.
-    pub in_namespaces: BTreeMap<String, Rights>,
+pub struct Rights {
+    resources: BTreeSet<Right>,
+    /// Non-resource URLs, such as `/metrics`, with their verbs.
+    paths: BTreeSet<(String, String)>,
 }
 
-impl Holdings {
-    fn in_namespace(&mut self, namespace: &str) -> &mut Rights {
-        self.in_namespaces.entry(namespace.to_owned()).or_default()
+impl Rights {
+    /// The rights in these rules. A star only covers itself here, which can report a right as missing but never the other
+    /// way round.
+    pub fn of<'a>(rules: impl IntoIterator<Item = &'a PolicyRule>) -> Self {
+        let mut rights = Self::default();
+        rights.add_all(rules);
+        rights
     }
-}
 
-/// Whatever the operator may ever make with this configuration, on any platform. Some of it is there twice.
-pub fn all_operands(config: &Config) -> Vec<Object> {
-    let kinds = KINDS.iter().map(|kind| (kind.api_version.to_owned(), kind.kind.to_owned()));
-    let rich = Facts { openshift: true, kinds: kinds.collect(), cluster_reader: true, ..Facts::default() };
-    let poor = Facts::default();
-    // An NMState that says nothing switches on everything that can be switched off.
-    let spec = NMStateSpec::default();
-    let groups = [rich, poor].map(|facts| operands::operands(config, &spec, &facts));
-    groups.into_iter().flatten().flat_map(|group| group.objects).collect()
-}
-
-/// Those of the operator.
-pub fn of_operator(config: &Config) -> Holdings {
-    let mut holdings = Holdings::default();
-    let operands = all_operands(config);
-    makes(&mut holdings, config, &operands);
-    for object in &operands {
-        grants(&mut holdings, object);
-    }
-    let settings = settings(config);
-    let everywhere = [
-        allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "create", "patch", "delete"]),
-        allow(NMSTATE, &["nmstates/status"], &["patch"]),
-        // How many replicas there is room for.
-        allow(CORE, &["nodes"], &READ),
-        surroundings(),
-        run_as_chosen_user(),
-    ];
-    holdings.everywhere.add_all(&everywhere);
-    let of_api_server = holdings.in_namespace(OF_API_SERVER);
-    of_api_server.add(&allow("discovery.k8s.io", &["endpointslices"], &READ));
-    of_api_server.add(&allow_named(RBAC, &["roles", "rolebindings"], obsolete(config), &["delete"]));
-    let of_operands = holdings.in_namespace(&config.namespace);
-    of_operands.add(&allow(CORE, &["pods"], &READ));
-    of_operands.add_all(&leftovers(config));
-    holdings.at_home.add(&allow(COORDINATION, &["leases"], &["create"]));
-    holdings.at_home.add(&allow_named(
-        COORDINATION,
-        &["leases"],
-        vec![settings.operator()],
-        &["get", "list", "watch", "update", "patch"],
-    ));
-    holdings
-}
-
-/// Those of `knmstate remove`: to find and to delete what the operator makes, and first the operator, which would make it
-/// again.
-pub fn of_remover(config: &Config) -> Holdings {
-    let mut holdings = Holdings::default();
-    holdings.everywhere.add(&allow(NMSTATE, &["nmstates"], &["get", "list", "watch", "patch", "delete"]));
-    holdings.everywhere.add(&surroundings());
-    holdings.everywhere.add(&run_as_chosen_user());
-    for kind in KINDS.iter().filter(|kind| **kind != DEFINITION) {
-        seen(&mut holdings, config, kind);
-        if kind.namespaced {
-            holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &["delete"]));
+    /// Adds the rights of rules.
+    pub fn add_all<'a>(&mut self, rules: impl IntoIterator<Item = &'a PolicyRule>) {
+        for rule in rules {
+            self.add(rule);
         }
     }
-    for (kind, object) in of_known_kinds(&all_operands(config)) {
-        let by_name = allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], &["delete"]);
-        match object.namespace() {
-            None if *kind != DEFINITION => holdings.everywhere.add(&by_name),
-            Some(namespace) if namespace != config.namespace => {
-                holdings.in_namespace(namespace).add(&by_name);
+
+    /// Adds the rights of a rule.
+    pub fn add(&mut self, rule: &PolicyRule) {
+        for verb in &rule.verbs {
+            for path in rule.non_resource_urls.iter().flatten() {
+                self.paths.insert((path.clone(), verb.clone()));
             }
-            _ => {}
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    let right = |name| Right {
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        name,
+                        verb: verb.clone(),
+                    };
+                    // An empty list of names means all names.
+                    match rule.resource_names.as_deref() {
+                        None | Some([]) => drop(self.resources.insert(right(None))),
+                        Some(names) => self.resources.extend(names.iter().cloned().map(Some).map(right)),
+                    }
+                }
+            }
         }
     }
-    let of_operands = holdings.in_namespace(&config.namespace);
-    of_operands.add(&allow(CORE, &["pods"], &READ));
-    of_operands.add_all(&leftovers(config));
-    let operator = vec![settings(config).operator()];
-    holdings.at_home.add(&allow_named("apps", &["deployments"], operator, &["get", "delete"]));
-    holdings
-}
 
-/// Those of `knmstate check`: it reads.
-pub fn of_checker(config: &Config) -> Holdings {
-    let mut holdings = Holdings::default();
-    let everywhere =
-        [allow(NMSTATE, &["nmstates", "nodenetworkstates"], &["get", "list"]), run_as_chosen_user()];
-    holdings.everywhere.add_all(&everywhere);
-    let of_operands = holdings.in_namespace(&config.namespace);
-    of_operands.add(&allow("apps", &["daemonsets"], &["get"]));
-    of_operands.add(&allow(CORE, &["pods"], &["list"]));
-    holdings
-}
+    /// The union with other rights.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.resources.extend(other.resources.iter().cloned());
+        self.paths.extend(other.paths.iter().cloned());
+        self
+    }
 
-/// To find objects of a kind by label, no further than they can be.
-fn seen(holdings: &mut Holdings, config: &Config, kind: &Kind) {
-    let read = allow(kind.group(), &[kind.plural], &READ);
-    if kind.at_home() {
-        holdings.in_namespace(&config.namespace).add(&read);
-    } else {
-        holdings.everywhere.add(&read);
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.paths.is_empty()
+    }
+
+    /// Whether the set has this right.
+    pub fn contains_right(&self, right: &Right) -> bool {
+        let of_any_name = || Right { name: None, ..right.clone() };
+        self.resources.contains(right) || self.resources.contains(&of_any_name())
+    }
+
+    /// The wanted rights that this set lacks. A client may only grant rights that it has.
+    pub fn lacking(&self, wanted: &Self) -> Vec<String> {
+        let resources = wanted.resources.iter().filter(|right| !self.contains_right(right));
+        let paths = wanted.paths.difference(&self.paths);
+        let resources = resources.map(|right| {
+            let name = right.name.as_deref().unwrap_or("any");
+            format!("{} {}.{} ({name})", right.verb, right.resource, right.group)
+        });
+        resources.chain(paths.map(|(path, verb)| format!("{verb} {path}"))).collect()
+    }
+
+    /// The rules for these rights: few, and always in the same order.
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        type Names = BTreeSet<String>;
+        // Group names by resource and verb, then verbs by resource and names, then resources with equal verbs and names.
+        let mut names: BTreeMap<(&str, &str, &str), Names> = BTreeMap::new();
+        for right in &self.resources {
+            let of_any_name = Right { name: None, ..right.clone() };
+            if right.name.is_some() && self.resources.contains(&of_any_name) {
+                continue;
+            }
+            names.entry((&right.group, &right.resource, &right.verb)).or_default().extend(right.name.clone());
+        }
+        let mut verbs: BTreeMap<(&str, Names, &str), Names> = BTreeMap::new();
+        for ((group, resource, verb), names) in names {
+            verbs.entry((group, names, resource)).or_default().insert(verb.to_owned());
+        }
+        let mut resources: BTreeMap<(&str, Names, Names), Names> = BTreeMap::new();
+        for ((group, names, resource), verbs) in verbs {
+            resources.entry((group, names, verbs)).or_default().insert(resource.to_owned());
+        }
+        let of_resources = resources.into_iter().map(|((group, names, verbs), resources)| PolicyRule {
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(resources.into_iter().collect()),
+            resource_names: (!names.is_empty()).then(|| names.into_iter().collect()),
+            verbs: in_order(verbs),
+            ..PolicyRule::default()
+        });
+        let of_paths = self.paths.iter().map(|(path, verb)| PolicyRule {
+            non_resource_urls: Some(vec![path.clone()]),
+            verbs: vec![verb.clone()],
+            ..PolicyRule::default()
+        });
+        of_resources.chain(of_paths).collect()
     }
 }
 
-/// To make objects of its kinds, to keep them as they should be, and to remove them.
-fn makes(holdings: &mut Holdings, config: &Config, operands: &[Object]) {
-    // To update is to replace: what others have added to a guard or a right has to go.
-    let write = ["create", "patch", "update", "delete"];
-    for kind in KINDS {
-        seen(holdings, config, &kind);
-        if kind.namespaced {
-            holdings.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &write));
+fn in_order(verbs: BTreeSet<String>) -> Vec<String> {
+    let mut verbs: Vec<String> = verbs.into_iter().collect();
+    verbs.sort_by_key(|verb| VERBS.iter().position(|known| known == verb));
+    verbs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rights::{allow, allow_named};
+
+    fn named(names: &[&str], verbs: &[&str]) -> PolicyRule {
+        allow_named("", &["secrets"], names.iter().map(|&name| name.to_owned()).collect(), verbs)
+    }
+
+    #[test]
+    fn rights_that_are_missing_cannot_be_granted() {
+        let everything = allow("", &["secrets", "pods"], &["get", "list"]);
+        for (held, wanted, expected) in [
+            (vec![everything.clone()], allow("", &["pods"], &["get"]), vec![]),
+            (vec![everything.clone()], allow("apps", &["pods"], &["get"]), vec!["get pods.apps (any)"]),
+            (vec![everything.clone()], allow("", &["pods"], &["watch"]), vec!["watch pods. (any)"]),
+            (vec![everything.clone()], allow("", &["pods/log"], &["get"]), vec!["get pods/log. (any)"]),
+            // All names cover one name; not the other way round.
+            (vec![everything], named(&["a"], &["get"]), vec![]),
+            (vec![named(&["a"], &["get"])], allow("", &["secrets"], &["get"]), vec!["get secrets. (any)"]),
+            (vec![named(&["a", "b"], &["get"])], named(&["b"], &["get"]), vec![]),
+            (vec![named(&["a"], &["get"])], named(&["a", "b"], &["get"]), vec!["get secrets. (b)"]),
+            // Two rules may cover one together.
+            (vec![named(&["a"], &["get"]), named(&["b"], &["get"])], named(&["a", "b"], &["get"]), vec![]),
+        ] {
+            assert_eq!(Rights::of(&held).lacking(&Rights::of([&wanted])), expected, "{held:?}");
         }
     }
-    for (kind, object) in of_known_kinds(operands) {
-        let rights = match object.namespace() {
-            None => &mut holdings.everywhere,
-            Some(namespace) if namespace == config.namespace => continue,
-            Some(namespace) => holdings.in_namespace(namespace),
+
+    #[test]
+    fn paths_are_granted_like_resources() {
+        let metrics = PolicyRule {
+            non_resource_urls: Some(vec!["/metrics".to_owned()]),
+            verbs: vec!["get".to_owned()],
+            ..PolicyRule::default()
         };
-        // Whoever decides about rights is not told the name of what is yet to be made.
-        rights.add(&allow(kind.group(), &[kind.plural], &["create"]));
-        // Definitions stay, and with them everything that users have written.
-        let verbs = if *kind == DEFINITION { &["patch"][..] } else { &["patch", "update", "delete"] };
-        rights.add(&allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], verbs));
+        let wanted = Rights::of([&metrics]);
+        assert_eq!(Rights::default().lacking(&wanted), ["get /metrics"]);
+        assert_eq!(wanted.lacking(&wanted), Vec::<String>::new());
+        assert_eq!(wanted.rules(), [metrics]);
     }
-}
 
-fn of_known_kinds(objects: &[Object]) -> impl Iterator<Item = (&'static Kind, &Object)> {
-    objects.iter().filter_map(|object| Some((kind_of(object.api_version(), object.kind())?, object)))
-}
-
-/// To grant its operands what they may do.
-fn grants(holdings: &mut Holdings, object: &Object) {
-    let (rights, rules) = match object {
-        Object::ClusterRole(role) => (&mut holdings.everywhere, &role.rules),
-        Object::Role(role) => {
-            let namespace = role.metadata.namespace.clone().unwrap_or_default();
-            (holdings.in_namespaces.entry(namespace).or_default(), &role.rules)
-        }
-        _ => return,
-    };
-    rights.add_all(rules.as_deref().unwrap_or_default());
-}
-
-/// What controllers make for themselves, to be removed after them.
-fn leftovers(config: &Config) -> [PolicyRule; 2] {
-    let settings = settings(config);
-    [
-        allow_named(
-            CORE,
-            &["secrets"],
-            vec![settings.authority_secret(), settings.certificate_secret()],
-            &["delete"],
-        ),
-        allow_named(COORDINATION, &["leases"], vec![settings.leader_lease()], &["delete"]),
-    ]
-}
-
-/// What kubernetes-nmstate has left there.
-fn obsolete(config: &Config) -> Vec<String> {
-    let name = "nmstate-handler-events";
-    [name.to_owned(), settings(config).named(name)].into()
-}
-
-/// OpenShift: what the cluster runs on, and what TLS is to be like.
-fn surroundings() -> PolicyRule {
-    let resources = ["infrastructures", "apiservers"];
-    allow_named("config.openshift.io", &resources, vec!["cluster".to_owned()], &["get"])
-}
-
-/// OpenShift gives pods a user of its own choice, unless they may choose one that is not root. The image names none.
-fn run_as_chosen_user() -> PolicyRule {
-    let resources = ["securitycontextconstraints"];
-    allow_named("security.openshift.io", &resources, vec!["nonroot-v2".to_owned()], &["use"])
+    #[test]
+    fn rules_are_joined_and_mean_the_same() {
+        let written = [
+            allow("", &["pods"], &["watch", "get"]),
+            allow("", &["nodes"], &["get", "watch"]),
+            named(&["a"], &["patch"]),
+            named(&["b"], &["patch"]),
+            // Contained in the next one.
+            named(&["a"], &["get"]),
+            allow("", &["secrets"], &["get"]),
+        ];
+        let rules = Rights::of(&written).rules();
+        assert_eq!(
+            rules,
+            [
+                allow("", &["secrets"], &["get"]),
+                allow("", &["nodes", "pods"], &["get", "watch"]),
+                named(&["a", "b"], &["patch"]),
+            ]
+        );
+        assert_eq!(Rights::of(&rules).lacking(&Rights::of(&written)), Vec::<String>::new());
+        assert_eq!(Rights::of(&written).lacking(&Rights::of(&rules)), Vec::<String>::new());
+    }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{
-    rules::{Right, Rights},
+    rights::{Right, Rights},
     *,
 };
-use crate::catalogue;
+use crate::kinds;
 
 fn configurations() -> [Config; 3] {
-    let usual = usual("registry.example/knmstate:1");
+    let usual = default_config("registry.example/knmstate:1");
     let apart = Config { operator_namespace: "operators".to_owned(), ..usual.clone() };
     let second = Config { namespace: "second".to_owned(), prefix: Some("x".to_owned()), ..apart.clone() };
     [usual, apart, second]
@@ -21,7 +21,7 @@ fn installed(config: &Config) -> Vec<Object> {
     groups(config).into_iter().flat_map(|group| group.objects).collect()
 }
 
-/// What the operator may do in a namespace, or with what is in none, by the roles that are installed.
+/// The rights of the operator in a namespace, or on cluster-scoped objects, by the installed roles.
 fn held(installed: &[Object], namespace: Option<&str>) -> Rights {
     let mut rights = Rights::default();
     for object in installed {
@@ -52,14 +52,14 @@ fn the_operator_has_whatever_it_grants() {
 }
 
 #[test]
-fn the_operator_may_make_and_mend_and_remove_what_it_makes() {
+fn the_operator_may_create_correct_and_remove_its_objects() {
     for config in configurations() {
         let installed = installed(&config);
         for object in all_operands(&config) {
-            let kind = catalogue::kind_of(object.api_version(), object.kind()).unwrap();
+            let kind = kinds::kind_of(object.api_version(), object.kind()).unwrap();
             assert_eq!(kind.namespaced, object.namespace().is_some(), "{kind:?}");
             let held = held(&installed, object.namespace());
-            let stays = *kind == catalogue::DEFINITION;
+            let stays = *kind == kinds::DEFINITION;
             let verbs = ["get", "list", "watch", "create", "patch", "delete"].into_iter();
             for verb in verbs.filter(|verb| *verb != "delete" || !stays) {
                 let right = Right {
@@ -69,18 +69,18 @@ fn the_operator_may_make_and_mend_and_remove_what_it_makes() {
                     name: (!["create", "list", "watch"].contains(&verb)).then(|| object.name().to_owned()),
                     verb: verb.to_owned(),
                 };
-                assert!(held.include(&right), "{right:?} in {:?}", object.namespace());
+                assert!(held.contains_right(&right), "{right:?} in {:?}", object.namespace());
             }
         }
     }
 }
 
 #[test]
-fn nobody_can_become_more_than_he_is() {
+fn no_account_can_escalate_its_rights() {
     for config in configurations() {
-        for holdings in [of_operator(&config), of_remover(&config), of_checker(&config)] {
-            let all = [holdings.everywhere, holdings.at_home];
-            for rule in all.iter().chain(holdings.in_namespaces.values()).flat_map(Rights::rules) {
+        for rights in [operator_rights(&config), remover_rights(&config), checker_rights(&config)] {
+            let all = [rights.cluster_wide, rights.in_own_namespace];
+            for rule in all.iter().chain(rights.in_namespaces.values()).flat_map(Rights::rules) {
                 let words = [&rule.api_groups, &rule.resources].into_iter().flatten().flatten();
                 for word in words.chain(&rule.verbs) {
                     assert!(!["*", "bind", "escalate", "impersonate"].contains(&&**word), "{rule:?}");
@@ -91,12 +91,12 @@ fn nobody_can_become_more_than_he_is() {
 }
 
 #[test]
-fn of_what_is_in_no_namespace_only_our_own_can_be_changed() {
+fn only_our_own_cluster_scoped_objects_can_be_changed() {
     let [config, ..] = configurations();
     let writes = ["update", "patch", "delete", "deletecollection"];
-    // Users' objects, or those that operands write: what becomes of them is for others to guard.
+    // Objects in our group, which users and operands write, are guarded by other rules.
     let ours = |rule: &PolicyRule| rule.api_groups.iter().flatten().all(|group| group == names::GROUP);
-    for rule in of_operator(&config).everywhere.rules().iter().filter(|rule| !ours(rule)) {
+    for rule in operator_rights(&config).cluster_wide.rules().iter().filter(|rule| !ours(rule)) {
         let changes = rule.verbs.iter().any(|verb| writes.contains(&verb.as_str()));
         assert!(!changes || rule.resource_names.is_some(), "{rule:?}");
     }
@@ -109,9 +109,9 @@ fn secrets_are_read_and_removed_by_name_and_in_one_namespace() {
             let named = |rule: &PolicyRule| rule.resources.iter().flatten().any(|name| name == "secrets");
             rights.rules().into_iter().filter(named).collect()
         };
-        let holdings = of_operator(&config);
-        assert_eq!(of_secrets(&holdings.everywhere), []);
-        for (namespace, rights) in &holdings.in_namespaces {
+        let rights = operator_rights(&config);
+        assert_eq!(of_secrets(&rights.cluster_wide), []);
+        for (namespace, rights) in &rights.in_namespaces {
             for rule in of_secrets(rights) {
                 assert_eq!(namespace, &config.namespace);
                 assert!(rule.verbs == ["create"] || rule.resource_names.is_some(), "{rule:?}");
@@ -123,12 +123,12 @@ fn secrets_are_read_and_removed_by_name_and_in_one_namespace() {
 #[test]
 fn the_remover_may_remove_what_is_made_but_no_definition() {
     for config in configurations() {
-        let holdings = of_remover(&config);
+        let rights = remover_rights(&config);
         let may_delete = |object: &Object| {
-            let kind = catalogue::kind_of(object.api_version(), object.kind()).unwrap();
-            let there = object.namespace().and_then(|namespace| holdings.in_namespaces.get(namespace));
-            let held = holdings.everywhere.clone().and(there.unwrap_or(&Rights::default()));
-            held.include(&Right {
+            let kind = kinds::kind_of(object.api_version(), object.kind()).unwrap();
+            let there = object.namespace().and_then(|namespace| rights.in_namespaces.get(namespace));
+            let held = rights.cluster_wide.clone().and(there.unwrap_or(&Rights::default()));
+            held.contains_right(&Right {
                 group: kind.group().to_owned(),
                 resource: kind.plural.to_owned(),
                 name: Some(object.name().to_owned()),

@@ -1,4 +1,4 @@
-//! Where objects of any kind are found at the API server.
+//! API paths of objects of any kind.
 
 use kube::{
     Api, Client, Resource,
@@ -8,20 +8,20 @@ use kube::{
 
 use crate::{
     Object,
-    catalogue::{Kind, kind_of},
+    kinds::{Kind, kind_of},
 };
 
-/// One object.
+/// The identity of one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     pub kind: Kind,
     pub namespace: Option<String>,
     pub name: String,
 }
 
 impl Key {
-    /// `None` for an object of a kind that is not in the catalogue.
-    pub fn of(object: &Object) -> Option<Self> {
+    /// `None` for an object of a kind that is not in [`crate::kinds`].
+    pub(crate) fn of(object: &Object) -> Option<Self> {
         Some(Self {
             kind: *kind_of(object.api_version(), object.kind())?,
             namespace: object.namespace().map(str::to_owned),
@@ -29,15 +29,15 @@ impl Key {
         })
     }
 
-    /// In words, such as `ClusterRole nmstate-handler`.
-    pub fn words(&self) -> String {
+    /// For messages, such as `ClusterRole nmstate-handler`.
+    pub(crate) fn description(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} {namespace}/{}", self.kind.kind, self.name),
             None => format!("{} {}", self.kind.kind, self.name),
         }
     }
 
-    pub fn api(&self, client: &Client) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, client: &Client) -> Api<DynamicObject> {
         let resource = resource(&self.kind);
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-pub fn resource(kind: &Kind) -> ApiResource {
+pub(crate) fn resource(kind: &Kind) -> ApiResource {
     ApiResource {
         group: kind.group().to_owned(),
         version: kind.version().to_owned(),
@@ -56,12 +56,12 @@ pub fn resource(kind: &Kind) -> ApiResource {
     }
 }
 
-/// Where objects of a kind are looked for: no further than they can be. To be listed, or to be watched.
-pub fn of_kind<K>(client: &Client, kind: &Kind, namespace: &str) -> Api<K>
+/// The API to list or watch objects of a kind, limited to the namespace of the operands if all of them are there.
+pub(crate) fn of_kind<K>(client: &Client, kind: &Kind, namespace: &str) -> Api<K>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    if kind.at_home() {
+    if kind.only_in_operand_namespace() {
         return Api::namespaced_with(client.clone(), namespace, &resource(kind));
     }
     Api::all_with(client.clone(), &resource(kind))

@@ -1,14 +1,14 @@
-//! Whether an object is what was applied and nothing more.
+//! Whether an object has nothing more than what was applied.
 //!
-//! Applying leaves alone what others have added: a condition that makes a guard look away, a peer that a network policy
-//! lets in. For what others' safety hangs on that is not good enough.
+//! Server-side apply keeps additions of other clients, such as a match condition that disables a guard, or a peer that a
+//! NetworkPolicy lets in. Objects that protect others must not have any.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value};
 
-use crate::catalogue::Kind;
+use crate::kinds::Kind;
 
-/// Kinds that must be exactly as they are said to be.
+/// Kinds that may not have additions of other clients.
 const EXACT: [&str; 7] = [
     "ClusterRole",
     "ClusterRoleBinding",
@@ -19,38 +19,39 @@ const EXACT: [&str; 7] = [
     "ValidatingAdmissionPolicyBinding",
 ];
 
-/// Whether objects of this kind must be exactly as they are said to be.
-pub fn must_be_exact(kind: &Kind) -> bool {
+/// Whether objects of this kind may not have additions of other clients.
+pub(crate) fn must_be_exact(kind: &Kind) -> bool {
     EXACT.contains(&kind.kind)
 }
 
-/// Whether somebody else than `manager` has added something, besides labels and the like.
-pub fn has_additions(fields: &[ManagedFieldsEntry], manager: &str) -> bool {
+/// Whether another field manager than `manager` owns a field outside of metadata and status that `manager` does not own.
+pub(crate) fn has_additions(fields: &[ManagedFieldsEntry], manager: &str) -> bool {
     let is_ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(manager);
     let (ours, others): (Vec<_>, Vec<_>) = fields.iter().partition(is_ours);
-    let ours: Vec<&Map<String, Value>> = ours.into_iter().filter_map(said).collect();
+    let ours: Vec<&Map<String, Value>> = ours.into_iter().filter_map(owned_fields).collect();
     let of_contents = |(key, _): &(&String, &Value)| !matches!(key.as_str(), "f:metadata" | "f:status");
-    let mut theirs = others.into_iter().filter_map(said).flat_map(|said| said.iter().filter(of_contents));
+    let mut theirs =
+        others.into_iter().filter_map(owned_fields).flat_map(|fields| fields.iter().filter(of_contents));
     theirs.any(|(key, value)| is_more(key, value, &ours))
 }
 
-fn said(entry: &ManagedFieldsEntry) -> Option<&Map<String, Value>> {
+fn owned_fields(entry: &ManagedFieldsEntry) -> Option<&Map<String, Value>> {
     entry.fields_v1.as_ref().and_then(|fields| fields.0.as_object())
 }
 
-/// Whether there is anything at or below this key that none of us has said.
+/// Whether there is a field at or below this key that we do not own.
 fn is_more(key: &str, value: &Value, ours: &[&Map<String, Value>]) -> bool {
-    // A dot stands for the item itself.
+    // In managedFields, a dot is the item itself.
     if key == "." {
         return false;
     }
-    let same: Vec<&Value> = ours.iter().filter_map(|said| said.get(key)).collect();
+    let same: Vec<&Value> = ours.iter().filter_map(|fields| fields.get(key)).collect();
     if same.is_empty() {
         return true;
     }
     let below: Vec<&Map<String, Value>> = same.into_iter().filter_map(Value::as_object).collect();
-    // What we have said as a whole is ours as a whole.
-    if below.iter().any(|said| said.is_empty()) {
+    // An empty map means that we own the whole field.
+    if below.iter().any(|fields| fields.is_empty()) {
         return false;
     }
     value.as_object().into_iter().flatten().any(|(key, value)| is_more(key, value, &below))

@@ -1,21 +1,24 @@
-//! The operator at work: it sees what the cluster is like, makes what the NMState asks for, and says how far it is.
+//! The operator as a process: it watches the cluster, applies what the NMState asks for, and writes the NMState's status.
 //!
 //! ```text
-//!   watches ──► view ──► converge ──► objects of the cluster
-//!     ▲                     │
-//!     └── what is there ◄───┘──► status of the NMState
+//!   watches ──► view ──► reconcile ──► objects of the cluster
+//!     ▲                      │
+//!     └── existing objects ◄─┘──► status of the NMState
 //! ```
 //!
-//! Whatever happens, everything is looked at anew and only what differs is written; so nothing depends on having seen an
-//! event, and an operator that dies half-way leaves nothing that the next one does not finish.
+//! On each event everything is compared and only what differs is written. So nothing depends on having seen a particular
+//! event, and an operator that is killed half-way leaves nothing that the next one does not finish.
 
 mod addresses;
-mod converge;
 mod exact;
 mod finalizer;
 mod obsolete;
-pub mod operator;
-pub mod removal;
+mod operator;
+mod reconcile;
+mod removal;
 mod sources;
 mod surroundings;
 mod view;
+
+pub use operator::{OperatorOptions, client, run};
+pub use removal::{RemovalError, remove_all};

@@ -1,13 +1,13 @@
-//! What an operator of kubernetes-nmstate has made and nobody makes any more.
+//! Removes objects of a kubernetes-nmstate operator that this operator does not have.
 
 use knmstate_client::call::{CallError, within_limit};
 use kube::{Client, ResourceExt as _};
 
 use super::{addresses::Key, removal::remove};
-use crate::{Config, catalogue::KINDS};
+use crate::{Config, kinds::KINDS};
 
-/// By kind, the names that it gave. Those that both give are taken over by applying them.
-const LEFT: [(&str, &[&str]); 4] = [
+/// Their names by kind. Objects of the same name as ours are taken over by applying ours.
+const OBSOLETE: [(&str, &[&str]); 4] = [
     ("Deployment", &["nmstate-cert-manager", "nmstate-metrics"]),
     (
         "NetworkPolicy",
@@ -27,15 +27,15 @@ const LEFT: [(&str, &[&str]); 4] = [
 ];
 
 /// Removes them, in the order of the table: processes first.
-pub async fn remove_obsolete(client: &Client, config: &Config) -> Result<(), CallError> {
+pub(crate) async fn remove_obsolete(client: &Client, config: &Config) -> Result<(), CallError> {
     let settings = config.settings(false);
-    for (kind, names) in LEFT {
+    for (kind, names) in OBSOLETE {
         let Some(kind) = KINDS.iter().find(|known| known.kind == kind) else { continue };
         for name in names {
-            // Events of cluster-scoped objects are in this namespace.
+            // Events about cluster-scoped objects are in this namespace.
             let namespace = if name.ends_with("-events") { "default" } else { &config.namespace };
             let names = [settings.named(name), (*name).to_owned()];
-            // Not everything had the prefix.
+            // Not all names had the prefix.
             let distinct = if names[0] == names[1] { &names[..1] } else { &names };
             for name in distinct {
                 let key = Key { kind: *kind, namespace: Some(namespace.to_owned()), name: name.clone() };
@@ -46,7 +46,7 @@ pub async fn remove_obsolete(client: &Client, config: &Config) -> Result<(), Cal
     Ok(())
 }
 
-/// Theirs belong to the NMState, in the words of Kubernetes; ours do not.
+/// Objects of kubernetes-nmstate have the NMState as their owner; ours do not.
 async fn remove_if_theirs(client: &Client, key: &Key) -> Result<(), CallError> {
     let Some(object) = within_limit(key.api(client).get_metadata_opt(&key.name)).await? else {
         return Ok(());
@@ -54,7 +54,7 @@ async fn remove_if_theirs(client: &Client, key: &Key) -> Result<(), CallError> {
     if object.owner_references().iter().any(|owner| owner.kind == "NMState")
         && remove(client, key, object.uid()).await?
     {
-        tracing::info!("removed {}, which kubernetes-nmstate had made", key.words());
+        tracing::info!("removed {}, which kubernetes-nmstate had created", key.description());
     }
     Ok(())
 }

@@ -1,14 +1,15 @@
-//! The operator as a process: one of its replicas works, and all of them answer for their health.
+//! The operator as a process: the replica that leads works, and all of them serve health checks.
 
 use std::{fmt, io, time::Duration};
 
 use axum::{Router, routing::get};
 use jiff::Timestamp;
 use knmstate_client::{
-    call::Pauses,
-    lease::{self, Keeper},
+    call::Backoff,
+    connection::connect,
+    lease::{LeaderElector, LeaseOptions},
 };
-use knmstate_core::lease::Terms;
+use knmstate_core::lease::LeaseTiming;
 use kube::Client;
 use tokio::{
     net::TcpListener,
@@ -17,44 +18,49 @@ use tokio::{
 };
 
 use super::{
-    converge::{Converger, Failure},
+    reconcile::{ReconcileError, Reconciler},
     sources::Watches,
     surroundings::{self, Surroundings},
     view::View,
 };
-use crate::{Config, facts::Facts};
+use crate::{Config, cluster::ClusterInfo};
 
-/// How often it is looked whether the cluster is still of the same kind.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// What happens together is done together.
-const GATHERING: Duration = Duration::from_millis(100);
+/// How often the operator checks whether the cluster still has the same kinds and the same platform.
+const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
+/// How long to wait for further changes before they are handled together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// What an operator works with.
+/// What an operator needs.
 #[derive(Clone)]
-pub struct Options {
+pub struct OperatorOptions {
     pub client: Client,
     pub config: Config,
     /// Different for every process.
     pub identity: String,
-    pub lease: Terms,
+    pub lease: LeaseTiming,
     pub now: fn() -> Timestamp,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for OperatorOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Options").field("config", &self.config).finish_non_exhaustive()
+        formatter.debug_struct("OperatorOptions").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// A client without the retries of kube: the operator repeats what failed by itself.
+pub fn client(config: kube::Config) -> kube::Result<Client> {
+    connect(config, Duration::from_secs(5))
 }
 
 /// Works until it is asked to stop.
 pub async fn run(
-    options: Options,
+    options: OperatorOptions,
     health: Option<TcpListener>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let keeper = Keeper::start(
+    let elector = LeaderElector::start(
         options.client.clone(),
-        lease::Options {
+        LeaseOptions {
             namespace: options.config.operator_namespace.clone(),
             name: options.config.settings(false).operator(),
             identity: options.identity.clone(),
@@ -62,7 +68,7 @@ pub async fn run(
             now: options.now,
         },
     );
-    let mut leadership = keeper.leadership();
+    let mut leadership = elector.leadership();
     let in_turn = async {
         loop {
             leadership.gained().await;
@@ -74,7 +80,7 @@ pub async fn run(
     };
     let answer = async {
         match health {
-            Some(listener) => axum::serve(listener, doors()).await,
+            Some(listener) => axum::serve(listener, health_router()).await,
             None => std::future::pending().await,
         }
     };
@@ -83,59 +89,60 @@ pub async fn run(
         ended = answer => ended,
         _ = stop.wait_for(|stop| *stop) => Ok(()),
     };
-    keeper.give_back().await;
+    elector.release().await;
     ended
 }
 
-/// A process that answers is well: what does not go well is told in the NMState, and starting anew would not help.
-fn doors() -> Router {
+/// A process that responds is healthy: what fails is shown in the NMState, and a restart would not help.
+fn health_router() -> Router {
     Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(async || "ok"))
 }
 
-/// Keeps the cluster as the NMState says, for ever.
-async fn lead(options: &Options) {
+/// Keeps the cluster as the NMState says. It never returns.
+async fn lead(options: &OperatorOptions) {
     let view = View::default();
-    let mut converger = Converger::new(options.client.clone(), options.config.clone(), options.now);
-    persistently(async || converger.define_kinds().await).await;
+    let mut reconciler = Reconciler::new(options.client.clone(), options.config.clone(), options.now);
+    retry(async || reconciler.define_kinds().await).await;
     let settings = options.config.settings(false);
     let mut watches = Watches::start(&options.client, &settings, &view);
     let mut surroundings = None;
-    let mut looked = Instant::now();
-    let mut pauses = Pauses::new();
+    let mut inspected_at = Instant::now();
+    let mut backoff = Backoff::new();
     loop {
         let pass = async {
-            if surroundings.is_none() || looked.elapsed() >= LOOK_AGAIN {
-                let found = surroundings.insert(look(options).await?);
-                watches.include(&Facts { kinds: found.kinds.clone(), ..Facts::default() });
-                looked = Instant::now();
+            if surroundings.is_none() || inspected_at.elapsed() >= INSPECT_INTERVAL {
+                let found = surroundings.insert(inspect(options).await?);
+                watches.include(&ClusterInfo { kinds: found.kinds.clone(), ..ClusterInfo::default() });
+                inspected_at = Instant::now();
             }
             let (Some(surroundings), true) = (&surroundings, watches.are_complete()) else { return Ok(()) };
-            let seen = view.lock().clone();
-            converger.pass(&seen, surroundings).await
+            let snapshot = view.lock().clone();
+            reconciler.pass(&snapshot, surroundings).await
         };
         if let Err(failure) = pass.await {
             tracing::warn!("{failure}; it will be tried again");
-            sleep(pauses.longer()).await;
+            sleep(backoff.next_delay()).await;
             continue;
         }
-        pauses = Pauses::new();
+        backoff = Backoff::new();
         tokio::select! {
-            () = view.changed() => sleep(GATHERING).await,
-            () = sleep_until(looked + LOOK_AGAIN) => {}
+            () = view.changed() => sleep(DEBOUNCE).await,
+            () = sleep_until(inspected_at + INSPECT_INTERVAL) => {}
         }
     }
 }
 
-async fn look(options: &Options) -> Result<Surroundings, Failure> {
-    surroundings::look(&options.client, &options.config)
-        .await
-        .map_err(|error| Failure::Call { doing: "cannot find out what kind of cluster this is", error })
+async fn inspect(options: &OperatorOptions) -> Result<Surroundings, ReconcileError> {
+    surroundings::inspect(&options.client, &options.config).await.map_err(|error| ReconcileError::Call {
+        doing: "cannot find out what kind of cluster this is",
+        error,
+    })
 }
 
-async fn persistently<E: fmt::Display>(mut attempt: impl AsyncFnMut() -> Result<(), E>) {
-    let mut pauses = Pauses::new();
+async fn retry<E: fmt::Display>(mut attempt: impl AsyncFnMut() -> Result<(), E>) {
+    let mut backoff = Backoff::new();
     while let Err(failure) = attempt().await {
         tracing::warn!("{failure}; it will be tried again");
-        sleep(pauses.longer()).await;
+        sleep(backoff.next_delay()).await;
     }
 }

@@ -12,70 +12,71 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     addresses::{Key, of_kind},
-    finalizer::let_go,
+    finalizer::remove_finalizer,
     surroundings,
-    view::key,
 };
 use crate::{
     Config,
-    catalogue::{DAEMON_SET, DEFINITION, DEPLOYMENT, KINDS, Kind, LEASE, NAMESPACE, SECRET},
-    facts::Facts,
-    operands::{MADE_HERE, managed_by},
+    cluster::ClusterInfo,
+    kinds::{DAEMON_SET, DEFINITION, DEPLOYMENT, KINDS, Kind, LEASE, NAMESPACE, SECRET},
+    operands::{CREATED_BY_OPERATOR, managed_by},
 };
 
-/// How often it is looked whether something is gone.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How long something may take to go: handlers end what they are at, and a namespace empties itself.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// How often to check whether an object has been deleted.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a deletion may take: handlers finish or roll back their change, and a namespace deletes its objects.
+const REMOVAL_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Why not everything is gone.
+/// Why a removal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemovalError {
     #[error(transparent)]
     Call(#[from] CallError),
-    #[error("{0} is still there after {limit} s; look at its finalizers and events", limit = PATIENCE.as_secs())]
+    #[error("{0} is still there after {limit} s; look at its finalizers and events", limit = REMOVAL_TIMEOUT.as_secs())]
     StillThere(String),
 }
 
-/// Removes everything. What is asked for first is gone before the next is touched:
+/// Removes the operands, and returns their number. Each group is gone before the next one is deleted:
 ///
-/// 1. what would ask a controller that is going away;
-/// 2. controllers and handlers, which end what they are at or take it back;
-/// 3. what they have made for themselves, and what they stood on; the guards go after the rights that they narrow;
-/// 4. the namespace, if the operator has made it.
-pub async fn remove_operands(client: &Client, config: &Config) -> Result<usize, RemovalError> {
-    let surroundings = surroundings::look(client, config).await?;
-    let facts = Facts { kinds: surroundings.kinds, ..Facts::default() };
+/// 1. webhook configurations, which would call a controller that is gone;
+/// 2. controllers and handlers, which finish their change or roll it back;
+/// 3. the objects that they created or used; the guards go after the rights that they narrow;
+/// 4. the namespace, if the operator has created it.
+///
+/// Fails if the API server cannot be reached, or if an object still exists after two minutes.
+pub(crate) async fn remove_operands(client: &Client, config: &Config) -> Result<usize, RemovalError> {
+    let surroundings = surroundings::inspect(client, config).await?;
+    let cluster = ClusterInfo { kinds: surroundings.kinds, ..ClusterInfo::default() };
     let settings = config.settings(false);
     let (label, value) = managed_by(&settings);
     let ours = ListParams::default().labels(&format!("{label}={value}"));
     let mut removed = 0;
-    for kind in in_order().filter(|kind| facts.has(kind)) {
+    for kind in in_order().filter(|kind| cluster.has(kind)) {
         if *kind == NAMESPACE {
-            for key in made_by_controllers(config) {
+            for key in created_by_controllers(config) {
                 removed += usize::from(remove(client, &key, None).await?);
             }
         }
         let mut gone = Vec::new();
         let objects: Api<DynamicObject> = of_kind(client, kind, &config.namespace);
         for object in within_limit(objects.list(&ours)).await? {
-            if *kind == NAMESPACE && !object.annotations().contains_key(MADE_HERE) {
+            if *kind == NAMESPACE && !object.annotations().contains_key(CREATED_BY_OPERATOR) {
                 continue;
             }
-            let key = key(kind, &object);
+            let key = Key { kind: *kind, namespace: object.namespace(), name: object.name_any() };
             remove(client, &key, object.uid()).await?;
             gone.push(key);
         }
         for key in &gone {
             until_gone(client, key).await?;
-            tracing::info!("removed {}", key.words());
+            tracing::info!("removed {}", key.description());
         }
         removed += gone.len();
     }
     Ok(removed)
 }
 
-/// Removes everything, NMStates included. They are gone when everything else is.
+/// Removes the operator, its operands and the NMStates, and returns the number of operands. An NMState goes last.
 pub async fn remove_all(client: &Client, config: &Config) -> Result<usize, RemovalError> {
     remove_operator(client, config).await?;
     let nmstates: Api<NMState> = Api::all(client.clone());
@@ -87,7 +88,7 @@ pub async fn remove_all(client: &Client, config: &Config) -> Result<usize, Remov
     }
     let removed = remove_operands(client, config).await?;
     for nmstate in list_nmstates(&nmstates).await? {
-        let_go(client, &nmstate).await?;
+        remove_finalizer(client, &nmstate).await?;
         tracing::info!("removed NMState {}", nmstate.name_any());
     }
     Ok(removed)
@@ -96,24 +97,24 @@ pub async fn remove_all(client: &Client, config: &Config) -> Result<usize, Remov
 async fn list_nmstates(nmstates: &Api<NMState>) -> Result<Vec<NMState>, CallError> {
     match within_limit(nmstates.list(&ListParams::default())).await {
         Ok(all) => Ok(all.items),
-        // Without the definition there are none.
+        // The kind does not exist.
         Err(error) if error.code() == Some(404) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-/// Ends the operator itself, so that it does not make anew what is being removed.
+/// Deletes the operator itself, so that it does not create again what is being removed.
 async fn remove_operator(client: &Client, config: &Config) -> Result<(), RemovalError> {
     let name = config.settings(false).operator();
     let key = Key { kind: DEPLOYMENT, namespace: Some(config.operator_namespace.clone()), name };
     if remove(client, &key, None).await? {
         until_gone(client, &key).await?;
-        tracing::info!("removed {}", key.words());
+        tracing::info!("removed {}", key.description());
     }
     Ok(())
 }
 
-/// The kinds in the order in which they go. Definitions stay, and with them what users have written.
+/// The kinds in the order of removal. CustomResourceDefinitions stay, because all policies would go with them.
 fn in_order() -> impl Iterator<Item = &'static Kind> {
     let rank = |kind: &Kind| match kind {
         kind if kind.kind.ends_with("WebhookConfiguration") => 0,
@@ -126,27 +127,27 @@ fn in_order() -> impl Iterator<Item = &'static Kind> {
     kinds.into_iter()
 }
 
-fn made_by_controllers(config: &Config) -> [Key; 3] {
+fn created_by_controllers(config: &Config) -> [Key; 3] {
     let settings = config.settings(false);
-    let at_home = |kind, name| Key { kind, namespace: Some(config.namespace.clone()), name };
+    let in_namespace = |kind, name| Key { kind, namespace: Some(config.namespace.clone()), name };
     [
-        at_home(SECRET, settings.certificate_secret()),
-        at_home(SECRET, settings.authority_secret()),
-        at_home(LEASE, settings.leader_lease()),
+        in_namespace(SECRET, settings.certificate_secret()),
+        in_namespace(SECRET, settings.authority_secret()),
+        in_namespace(LEASE, settings.leader_lease()),
     ]
 }
 
-/// Whether it was there. With a uid, another object of the same name is left alone.
-pub async fn remove(client: &Client, key: &Key, uid: Option<String>) -> Result<bool, CallError> {
+/// Deletes an object and returns whether it existed. With a uid, another object of the same name is left alone.
+pub(crate) async fn remove(client: &Client, key: &Key, uid: Option<String>) -> Result<bool, CallError> {
     let parameters = DeleteParams {
-        // A workload is gone when its pods are.
+        // A workload is deleted after its pods.
         propagation_policy: Some(PropagationPolicy::Foreground),
         preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }),
         ..DeleteParams::default()
     };
     match within_limit(key.api(client).delete(&key.name, &parameters)).await {
         Ok(_) => Ok(true),
-        // Somebody else was quicker.
+        // Another client was faster.
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(false),
         Err(error) => Err(error),
     }
@@ -156,11 +157,11 @@ async fn until_gone(client: &Client, key: &Key) -> Result<(), RemovalError> {
     let api: Api<DynamicObject> = key.api(client);
     let gone = async {
         while within_limit(api.get_metadata_opt(&key.name)).await?.is_some() {
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     };
-    timeout(PATIENCE, gone).await.unwrap_or_else(|_| Err(RemovalError::StillThere(key.words())))
+    timeout(REMOVAL_TIMEOUT, gone).await.unwrap_or_else(|_| Err(RemovalError::StillThere(key.description())))
 }
 
 #[cfg(test)]
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_on_something_goes_before_it() {
+    fn objects_are_removed_before_those_that_they_use() {
         let order: Vec<&str> = in_order().map(|kind| kind.kind).collect();
         let place = |kind: &str| order.iter().position(|known| *known == kind).unwrap();
         for (first, then) in [

@@ -1,12 +1,15 @@
-//! The watches that keep the view.
+//! The watches that keep the snapshot up to date.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
 use knmstate_api::NMState;
-use knmstate_client::watch::{Seen as Event, Selection, follow};
+use knmstate_client::{
+    store::Store,
+    watch::{Selection, follow},
+};
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{ApiResource, DynamicObject},
     core::DeserializeGuard,
 };
@@ -14,17 +17,17 @@ use tokio::task::JoinSet;
 
 use super::{
     addresses::of_kind,
-    view::{Found, Seen, View, key, node_facts},
+    view::{ObservedObject, View, node_info},
 };
 use crate::{
     Settings,
-    catalogue::{KINDS, Kind},
-    facts::Facts,
+    cluster::ClusterInfo,
+    kinds::{KINDS, Kind},
     operands::managed_by,
 };
 
-/// The watches, for as long as this lives.
-pub struct Watches {
+/// The running watches, which end when this is dropped.
+pub(crate) struct Watches {
     client: Client,
     namespace: String,
     ours: Selection,
@@ -34,8 +37,8 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Watches what every cluster has.
-    pub fn start(client: &Client, settings: &Settings, view: &View) -> Self {
+    /// Watches the kinds that every cluster has.
+    pub(crate) fn start(client: &Client, settings: &Settings, view: &View) -> Self {
         let (label, value) = managed_by(settings);
         let mut watches = Self {
             client: client.clone(),
@@ -48,13 +51,13 @@ impl Watches {
         watches.running.spawn(nmstates(client.clone(), view.clone()));
         watches.running.spawn(nodes(client.clone(), view.clone()));
         watches.running.spawn(api_ports(client.clone(), view.clone()));
-        watches.include(&Facts::default());
+        watches.include(&ClusterInfo::default());
         watches
     }
 
-    /// Watches the kinds, too, that this cluster has besides. They may come later than we do.
-    pub fn include(&mut self, facts: &Facts) {
-        for kind in KINDS.iter().filter(|kind| facts.has(kind)) {
+    /// Also watches the other kinds that this cluster has. They may be installed after the operator was started.
+    pub(crate) fn include(&mut self, cluster: &ClusterInfo) {
+        for kind in KINDS.iter().filter(|kind| cluster.has(kind)) {
             if self.kinds.insert(*kind) {
                 let api = of_kind(&self.client, kind, &self.namespace);
                 self.running.spawn(objects(api, *kind, self.ours.clone(), self.view.clone()));
@@ -62,59 +65,41 @@ impl Watches {
         }
     }
 
-    /// Whether everything was seen once: what has not been seen would be taken for missing.
-    pub fn are_complete(&self) -> bool {
-        let seen = self.view.lock();
-        seen.nmstates.is_some()
-            && seen.nodes.is_some()
-            && seen.api_ports.is_some()
-            && self.kinds.iter().all(|kind| seen.objects.contains_key(kind))
+    /// Whether everything was listed once: what was not would be taken for missing.
+    pub(crate) fn are_complete(&self) -> bool {
+        let snapshot = self.view.lock();
+        snapshot.nmstates.is_listed()
+            && snapshot.nodes.is_listed()
+            && snapshot.api_ports.is_listed()
+            && self.kinds.iter().all(|kind| snapshot.objects.get(kind).is_some_and(Store::is_listed))
     }
 }
 
 async fn nmstates(client: Client, view: View) {
     let api: Api<DeserializeGuard<NMState>> = Api::all(client);
-    follow(
-        api,
-        Selection::All,
-        "watch NMStates",
-        |_| {},
-        |event| {
-            view.note(|seen| keep(&mut seen.nmstates, event, |object| Some(object.clone())));
-        },
-    )
-    .await;
+    let handle = |event| {
+        view.change(|snapshot| !snapshot.nmstates.apply(event, |nmstate, _| Some(nmstate)).is_empty());
+    };
+    follow(api, Selection::All, "watch NMStates", |_| {}, handle).await;
 }
 
 async fn nodes(client: Client, view: View) {
-    // Of nodes, which say much of themselves, only the little is kept that matters here.
+    // Most of a Node, which is large, does not matter here.
     let nodes = Api::all_with(client, &ApiResource::erase::<Node>(&()));
-    follow(
-        nodes,
-        Selection::All,
-        "watch nodes",
-        |_| {},
-        |event| {
-            view.note(|seen| keep(&mut seen.nodes, event, |node| Some(node_facts(node))));
-        },
-    )
-    .await;
+    let handle = |event| {
+        view.change(|snapshot| !snapshot.nodes.apply(event, |node, _| Some(node_info(&node))).is_empty());
+    };
+    follow(nodes, Selection::All, "watch nodes", |_| {}, handle).await;
 }
 
-/// The API server's own Service says where it really listens.
+/// The endpoints of the API server's own Service have the ports that it listens on.
 async fn api_ports(client: Client, view: View) {
     let api: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client, "default");
     let of_api = Selection::Label("kubernetes.io/service-name=kubernetes".to_owned());
-    follow(
-        api,
-        of_api,
-        "watch the addresses of the API server",
-        |_| {},
-        |event| {
-            view.note(|seen| keep(&mut seen.api_ports, event, |slice| Some(ports(slice))));
-        },
-    )
-    .await;
+    let handle = |event| {
+        view.change(|snapshot| !snapshot.api_ports.apply(event, |slice, _| Some(ports(&slice))).is_empty());
+    };
+    follow(api, of_api, "watch the addresses of the API server", |_| {}, handle).await;
 }
 
 fn ports(slice: &EndpointSlice) -> BTreeSet<u16> {
@@ -123,60 +108,11 @@ fn ports(slice: &EndpointSlice) -> BTreeSet<u16> {
 }
 
 async fn objects(api: Api<DeserializeGuard<DynamicObject>>, kind: Kind, ours: Selection, view: View) {
-    follow(
-        api,
-        ours,
-        "watch what was made",
-        |_| {},
-        |event| {
-            view.note(|seen| note_object(seen, &kind, event));
-        },
-    )
-    .await;
-}
-
-fn note_object(seen: &mut Seen, kind: &Kind, event: Event<DynamicObject>) -> bool {
-    let known = seen.objects.entry(*kind).or_default();
-    match event {
-        Event::All(all) => {
-            let found = all.into_iter().filter_map(|object| object.0.ok());
-            let new: BTreeMap<_, _> =
-                found.map(|object| (key(kind, &object), Found::new(kind, &object))).collect();
-            *known = new;
-            // Also when it is empty: it is now known to be.
-            true
-        }
-        Event::Changed(object) => {
-            let Ok(object) = object.0 else { return false };
-            let found = Found::new(kind, &object);
-            known.insert(key(kind, &object), found.clone()) != Some(found)
-        }
-        Event::Gone(object) => known.remove(&key(kind, &object)).is_some(),
-    }
-}
-
-/// Keeps what matters of the objects of one kind, by name. Says whether anything is new.
-fn keep<K: Resource, T: PartialEq>(
-    known: &mut Option<BTreeMap<String, T>>,
-    event: Event<K>,
-    of: impl Fn(&K) -> Option<T>,
-) -> bool {
-    let name = |object: &DeserializeGuard<K>| object.meta().name.clone().unwrap_or_default();
-    let read = |object: DeserializeGuard<K>| object.0.ok().and_then(|object| of(&object));
-    match event {
-        Event::All(all) => {
-            let new = all.into_iter().filter_map(|object| Some((name(&object), read(object)?))).collect();
-            *known = Some(new);
-            true
-        }
-        Event::Changed(object) => {
-            let name = name(&object);
-            let Some(new) = read(object) else { return false };
-            let known = known.get_or_insert_default();
-            let is_news = known.get(&name) != Some(&new);
-            known.insert(name, new);
-            is_news
-        }
-        Event::Gone(object) => known.as_mut().and_then(|known| known.remove(&name(&object))).is_some(),
-    }
+    let handle = |event| {
+        view.change(|snapshot| {
+            let objects = snapshot.objects.entry(kind).or_default();
+            !objects.apply(event, |object, _| Some(ObservedObject::new(&kind, &object))).is_empty()
+        });
+    };
+    follow(api, ours, "watch what was made", |_| {}, handle).await;
 }

@@ -1,4 +1,5 @@
-//! What kind of cluster this is. It changes rarely and is asked for from time to time, instead of watching it.
+//! The platform and the optional kinds of the cluster. They change rarely, and are read from time to time instead of being
+//! watched.
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use knmstate_client::{
@@ -12,28 +13,28 @@ use kube::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-use crate::{Config, catalogue::KINDS, operands::MADE_HERE};
+use crate::{Config, kinds::KINDS, operands::CREATED_BY_OPERATOR};
 
 const OPENSHIFT_CONFIG: &str = "config.openshift.io/v1";
 
-/// What was found out.
+/// The platform and the optional kinds of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     pub openshift: bool,
     pub kinds: BTreeSet<(String, String)>,
     pub cluster_reader: bool,
     pub own_namespace: bool,
-    /// What OpenShift says that it runs on.
+    /// The infrastructure provider, as OpenShift names it.
     pub platform: Option<String>,
-    /// OpenShift's `APIServer/cluster`, which says how TLS is to be spoken.
+    /// OpenShift's `APIServer/cluster`, which has the TLS profile.
     pub api_server: Option<Value>,
 }
 
-pub async fn look(client: &Client, config: &Config) -> Result<Surroundings, CallError> {
+pub(crate) async fn inspect(client: &Client, config: &Config) -> Result<Surroundings, CallError> {
     let security = kinds_of(client, "security.openshift.io/v1").await?;
     let openshift = security.contains("SecurityContextConstraints");
     let mut kinds = BTreeSet::new();
-    for kind in KINDS.iter().filter(|kind| !kind.everywhere) {
+    for kind in KINDS.iter().filter(|kind| !kind.built_in) {
         if kinds_of(client, kind.api_version).await?.contains(kind.kind) {
             kinds.insert((kind.api_version.to_owned(), kind.kind.to_owned()));
         }
@@ -75,14 +76,14 @@ async fn configuration(client: &Client, kind: &str, plural: &str) -> Result<Opti
     Ok(within_limit(api.get_opt("cluster")).await?.map(|object| object.data))
 }
 
-/// A namespace that somebody else has made is not ours to remove.
+/// Whether the operator may delete the namespace with what it has made: not one that another client has created.
 async fn may_own_namespace(client: &Client, config: &Config) -> Result<bool, CallError> {
     if config.namespace == config.operator_namespace {
         return Ok(false);
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = within_limit(namespaces.get_opt(&config.namespace)).await?;
-    Ok(namespace.is_none_or(|namespace| namespace.annotations().contains_key(MADE_HERE)))
+    Ok(namespace.is_none_or(|namespace| namespace.annotations().contains_key(CREATED_BY_OPERATOR)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What watches have seen, in the little that decisions need of it.
+//! What the watches have shown, reduced to what decisions depend on.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -7,64 +7,85 @@ use std::{
 };
 
 use knmstate_api::NMState;
+use knmstate_client::store::{NamespacedName, Store};
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::addresses::Key;
 use crate::{
-    catalogue::{DAEMON_SET, DEPLOYMENT, Kind},
-    facts::NodeFacts,
+    cluster::NodeInfo,
+    kinds::{DAEMON_SET, DEPLOYMENT, Kind},
     status::Workload,
 };
 
-/// What is there. Clones share it.
+/// The latest snapshot. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct View(Arc<Shared>);
+pub(crate) struct View(Arc<SharedSnapshot>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    seen: Mutex<Seen>,
+struct SharedSnapshot {
+    snapshot: Mutex<Snapshot>,
     changed: Notify,
 }
 
-/// Everything seen; `None` is what nobody has answered yet.
+/// The objects of the cluster that the operator depends on.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    pub nmstates: Option<BTreeMap<String, NMState>>,
-    pub nodes: Option<BTreeMap<String, NodeFacts>>,
-    pub api_ports: Option<BTreeMap<String, BTreeSet<u16>>>,
-    pub objects: BTreeMap<Kind, BTreeMap<Key, Found>>,
+pub(crate) struct Snapshot {
+    pub nmstates: Store<NMState>,
+    pub nodes: Store<NodeInfo>,
+    pub api_ports: Store<BTreeSet<u16>>,
+    /// What the operator has made, by kind; each kind is there once it was listed.
+    pub objects: BTreeMap<Kind, Store<ObservedObject, NamespacedName>>,
 }
 
-/// An object of ours.
+/// An object that the operator has made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// Changes whenever somebody changes what we have said, and not with its status.
+pub(crate) struct ObservedObject {
+    /// Differs whenever a client changes what the operator has applied; a change of the status makes no difference.
     pub fingerprint: u64,
     pub workload: Option<Workload>,
 }
 
 impl View {
-    pub fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Snapshot> {
+        self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what was seen, and wakes who waits for it if it is news.
-    pub fn note(&self, note: impl FnOnce(&mut Seen) -> bool) {
-        if note(&mut self.lock()) {
+    /// Changes the snapshot. `change` returns whether anything differs; then [`changed`](Self::changed) returns.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Snapshot) -> bool) {
+        if change(&mut self.lock()) {
             self.0.changed.notify_one();
         }
     }
 
-    /// Waits for news, also for those that came since the last time.
-    pub async fn changed(&self) {
+    /// Waits for a change since the last call.
+    pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 }
 
-impl Found {
-    pub fn new(kind: &Kind, object: &DynamicObject) -> Self {
+impl Snapshot {
+    /// One of the objects that the operator has made.
+    pub(crate) fn object(&self, key: &Key) -> Option<&ObservedObject> {
+        let name = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
+        self.objects.get(&key.kind)?.get(&name)
+    }
+
+    /// The keys of all objects that the operator has made.
+    pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = Key> {
+        self.objects.iter().flat_map(|(kind, objects)| {
+            objects.keys().map(|key| Key {
+                kind: *kind,
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+            })
+        })
+    }
+}
+
+impl ObservedObject {
+    pub(crate) fn new(kind: &Kind, object: &DynamicObject) -> Self {
         let mut hasher = DefaultHasher::new();
         let metadata = &object.metadata;
         (&metadata.labels, &metadata.annotations, &metadata.finalizers).hash(&mut hasher);
@@ -78,7 +99,7 @@ impl Found {
     }
 }
 
-/// Deployments and DaemonSets count the same things by other names.
+/// Deployments and DaemonSets have different names for the same counts.
 fn workload(object: &DynamicObject) -> Workload {
     let number = |names: &[&str]| {
         let status = &object.data["status"];
@@ -97,17 +118,8 @@ fn workload(object: &DynamicObject) -> Workload {
     }
 }
 
-/// The key of something of `kind` that a watch has seen.
-pub fn key(kind: &Kind, object: &impl kube::Resource) -> Key {
-    Key {
-        kind: *kind,
-        namespace: object.meta().namespace.clone(),
-        name: object.meta().name.clone().unwrap_or_default(),
-    }
-}
-
-/// What decides about pods on a node.
-pub fn node_facts(node: &DynamicObject) -> NodeFacts {
+/// The labels and taints, which decide which pods a node runs.
+pub(crate) fn node_info(node: &DynamicObject) -> NodeInfo {
     let taints = node.data["spec"].get("taints").cloned().unwrap_or(Value::Array(Vec::new()));
-    NodeFacts { labels: node.labels().clone(), taints: serde_json::from_value(taints).unwrap_or_default() }
+    NodeInfo { labels: node.labels().clone(), taints: serde_json::from_value(taints).unwrap_or_default() }
 }

@@ -1,35 +1,35 @@
-//! The alerts, and the sums that OpenShift's telemetry knows.
+//! The alerts, and the recording rules of OpenShift's telemetry.
 
 use serde_json::json;
 
-use crate::{Object, Settings, catalogue::PROMETHEUS_RULE, object::Foreign};
+use crate::{Object, Settings, kinds::PROMETHEUS_RULE, object::ForeignObject};
 
-/// Where people are sent for what to do.
+/// The runbooks that the alerts link to.
 const RUNBOOKS: &str = "https://github.com/knmstate/knmstate/blob/main/docs/runbooks";
 
-/// A reason to look at the cluster.
+/// An alert for the admins of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {
     pub name: &'static str,
-    /// Series that come out of it are what is wrong.
+    /// Each series that it returns is one problem.
     pub expression: &'static str,
-    /// For how long it must hold.
+    /// How long it must hold before the alert fires.
     pub lasting: &'static str,
-    pub severity: Severity,
+    pub severity: AlertSeverity,
     pub summary: &'static str,
     pub description: &'static str,
 }
 
-/// Who is to be woken.
+/// How urgent an alert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// Somebody has to look today.
+pub enum AlertSeverity {
+    /// An admin should look at it within a day.
     Warning,
-    /// Somebody has to look now.
+    /// An admin should look at it now.
     Critical,
 }
 
-impl Severity {
+impl AlertSeverity {
     const fn word(self) -> &'static str {
         match self {
             Self::Warning => "warning",
@@ -38,22 +38,22 @@ impl Severity {
     }
 }
 
-/// All of them. A rollout that goes on, a handler that is replaced and a leader that hands over are none of them.
+/// All alerts. Running rollouts, replaced handlers and a change of the leader raise none.
 pub const ALERTS: [Alert; 6] = [
     Alert {
         name: "NMStatePolicyFailing",
         expression: r#"max by (policy) (knmstate_policy_status{status="Degraded"}) == 1"#,
         lasting: "5m",
-        severity: Severity::Warning,
+        severity: AlertSeverity::Warning,
         summary: "A network policy has failed.",
-        description: "Policy {{ $labels.policy }} has failed on at least one node, or cannot be carried out beside \
-            other policies. Nodes that failed were put back to what they were.",
+        description: "Policy {{ $labels.policy }} has failed on at least one node, or conflicts with other \
+            policies. Nodes that failed have their previous network again.",
     },
     Alert {
         name: "NMStateChangeRolledBack",
         expression: "time() - max by (node, policy) (knmstate_enactment_rolled_back_timestamp_seconds) < 3600",
         lasting: "0m",
-        severity: Severity::Warning,
+        severity: AlertSeverity::Warning,
         summary: "A change of a node's network was rolled back.",
         description: "Node {{ $labels.node }} has rolled back the change of policy {{ $labels.policy }} within the \
             last hour, because it would have cut the node off or could not be applied.",
@@ -62,8 +62,8 @@ pub const ALERTS: [Alert; 6] = [
         name: "NMStateRolloutStuck",
         expression: "time() - max by (policy) (knmstate_rollout_progress_timestamp_seconds) > 1800",
         lasting: "5m",
-        severity: Severity::Warning,
-        summary: "The rollout of a network policy does not go on.",
+        severity: AlertSeverity::Warning,
+        summary: "The rollout of a network policy is stuck.",
         description: "No node has begun or finished policy {{ $labels.policy }} for half an hour, and the rollout is \
             neither over nor paused.",
     },
@@ -71,7 +71,7 @@ pub const ALERTS: [Alert; 6] = [
         name: "NMStateNodeNotReporting",
         expression: "max by (node) (knmstate_node_reporting) == 0",
         lasting: "15m",
-        severity: Severity::Warning,
+        severity: AlertSeverity::Warning,
         summary: "A node does not report its network.",
         description: "Node {{ $labels.node }} is Ready, but its handler is missing or not ready, or has not reported \
             the node's network. Policies do not reach it.",
@@ -80,19 +80,19 @@ pub const ALERTS: [Alert; 6] = [
         name: "NMStateCertificateNearExpiry",
         expression: "min by (certificate) (knmstate_certificate_expiry_timestamp_seconds) - time() < 43200",
         lasting: "30m",
-        severity: Severity::Critical,
-        summary: "A certificate of the webhook ends soon and was not renewed.",
-        description: "The {{ $labels.certificate }} certificate of the webhook ends in \
-            {{ $value | humanizeDuration }}. After that the API server asks in vain about policies.",
+        severity: AlertSeverity::Critical,
+        summary: "A certificate of the webhook expires soon and was not renewed.",
+        description: "The {{ $labels.certificate }} certificate of the webhook expires in \
+            {{ $value | humanizeDuration }}. After that the API server cannot call the webhook.",
     },
     Alert {
         name: "NMStateControllerAbsent",
         expression: "absent(knmstate_leader) or max(max_over_time(knmstate_leader[10m])) < 1",
         lasting: "5m",
-        severity: Severity::Critical,
-        summary: "No controller of network policies is at work.",
-        description: "No controller leads, or none can be asked for its metrics. New and changed policies do not \
-            reach any node; what is applied stays as it is.",
+        severity: AlertSeverity::Critical,
+        summary: "No controller of network policies is running.",
+        description: "No controller leads, or no metrics of one can be read. New and changed policies do not \
+            reach any node; applied policies stay in force.",
     },
 ];
 
@@ -109,8 +109,8 @@ const SUMS: [(&str, &str); 3] = [
     ("cluster:kubernetes_nmstate_routes:sum", "sum by (ip_stack, type) (kubernetes_nmstate_routes)"),
 ];
 
-/// The PrometheusRule with all of it.
-pub fn rules(settings: &Settings) -> Object {
+/// The PrometheusRule with all alerts and recording rules.
+pub fn prometheus_rule(settings: &Settings) -> Object {
     let alerts = ALERTS.map(|alert| {
         json!({
             "alert": alert.name,
@@ -131,7 +131,7 @@ pub fn rules(settings: &Settings) -> Object {
         { "name": "kubernetes-nmstate.alerts", "rules": alerts },
         { "name": "kubernetes-nmstate.sums", "rules": sums },
     ]);
-    Foreign::new(&PROMETHEUS_RULE, metadata, json!({ "groups": groups })).into()
+    ForeignObject::new(&PROMETHEUS_RULE, metadata, json!({ "groups": groups })).into()
 }
 
 #[cfg(test)]
@@ -144,15 +144,15 @@ mod tests {
 
     #[test]
     fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbooks");
-        let there: BTreeSet<String> = std::fs::read_dir(&folder)
-            .expect("the folder of runbooks")
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbooks");
+        let there: BTreeSet<String> = std::fs::read_dir(&directory)
+            .expect("the directory of runbooks")
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
             .collect();
         let wanted: BTreeSet<String> = ALERTS.iter().map(|alert| format!("{}.md", alert.name)).collect();
         assert_eq!(there, wanted);
         for alert in &ALERTS {
-            let page = std::fs::read_to_string(folder.join(format!("{}.md", alert.name))).expect("a page");
+            let page = std::fs::read_to_string(directory.join(format!("{}.md", alert.name))).expect("a page");
             assert!(page.starts_with(&format!("# {}\n", alert.name)), "{}", alert.name);
             for part in ["## What it means", "## What to look at", "## What to do", "kubectl"] {
                 assert!(page.contains(part), "{} lacks {part:?}", alert.name);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_rules_are_those_that_users_find_by_name() {
-        let rules = serde_json::to_value(rules(&Settings::default())).expect("an object");
+        let rules = serde_json::to_value(prometheus_rule(&Settings::default())).expect("an object");
         assert_eq!(rules["metadata"]["name"], "kubernetes-nmstate-prometheus-rules");
         assert_eq!(rules["metadata"]["namespace"], "nmstate");
         let alerts = rules.pointer("/spec/groups/0/rules").and_then(Value::as_array).expect("alerts");

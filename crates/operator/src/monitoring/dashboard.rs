@@ -1,4 +1,4 @@
-//! A dashboard for Grafana, in a ConfigMap that its sidecar looks for.
+//! A dashboard for Grafana, in a ConfigMap with the label that its sidecar loads.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -8,7 +8,7 @@ use crate::Settings;
 pub const DASHBOARD: &str = include_str!("dashboard.json");
 
 /// The ConfigMap with the dashboard.
-pub fn dashboard(settings: &Settings) -> ConfigMap {
+pub(crate) fn dashboard(settings: &Settings) -> ConfigMap {
     let mut metadata = settings.metadata_in(&settings.namespace, "kubernetes-nmstate-dashboard");
     metadata.labels.get_or_insert_default().insert("grafana_dashboard".to_owned(), "1".to_owned());
     ConfigMap {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_panel_asks_something_and_has_a_place_of_its_own() {
+    fn every_panel_has_a_query_and_overlaps_no_other() {
         let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
         let panels = dashboard["panels"].as_array().expect("panels");
         let mut places = BTreeSet::new();

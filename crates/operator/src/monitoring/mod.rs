@@ -1,10 +1,10 @@
-//! What Prometheus and Grafana are told: which figures are a reason to wake somebody, and how to look at them.
+//! Alerts for Prometheus and a dashboard for Grafana.
 //!
-//! All of it speaks of the controller's metrics by name. That those exist is tested beside them, in
-//! `knmstate_control::metrics`.
+//! Both use the controller's metrics by name. A test in `crates/control/src/metrics` checks that those exist.
 
-pub mod alerts;
-pub mod dashboard;
+mod alerts;
+mod dashboard;
 
-pub use alerts::rules;
-pub use dashboard::dashboard;
+pub use alerts::{ALERTS, Alert, AlertSeverity, prometheus_rule};
+pub use dashboard::DASHBOARD;
+pub(crate) use dashboard::dashboard;

@@ -1,13 +1,13 @@
-//! What the controller may do. It gives orders and reads what becomes of them; it reports for no node.
+//! The rights of the controller. It writes orders and reads their results.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use super::{CORE, Holder, NMSTATE, READ, allow, allow_named};
+use super::{AccountObjects, CORE, NMSTATE, READ, allow, allow_named};
 use crate::{Object, Settings};
 
-pub fn controller(settings: &Settings) -> Vec<Object> {
-    let holder = Holder { settings, account: "nmstate-controller" };
-    let everywhere = holder.everywhere(vec![
+pub(crate) fn controller(settings: &Settings) -> Vec<Object> {
+    let account = AccountObjects { settings, account: "nmstate-controller" };
+    let cluster_wide = account.cluster_wide(vec![
         allow(NMSTATE, &["nodenetworkconfigurationpolicies"], &READ),
         allow(NMSTATE, &["nodenetworkconfigurationpolicies/status"], &["patch"]),
         allow(
@@ -19,7 +19,7 @@ pub fn controller(settings: &Settings) -> Vec<Object> {
         allow(CORE, &["nodes"], &READ),
         // For policies that are rolled out through them, on OpenShift.
         allow("machineconfiguration.openshift.io", &["machineconfigpools"], &READ),
-        // Where it puts the certificate authority of the webhook.
+        // To set the `caBundle` of its webhooks.
         allow_named(
             "admissionregistration.k8s.io",
             &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
@@ -27,19 +27,19 @@ pub fn controller(settings: &Settings) -> Vec<Object> {
             &["get", "list", "watch", "update", "patch"],
         ),
     ]);
-    let at_home = holder.in_namespace(
+    let in_own_namespace = account.in_namespace(
         &settings.namespace,
         "nmstate-controller",
         [
-            // Which nodes run a handler.
+            // To know which nodes run a handler.
             vec![allow(CORE, &["pods"], &READ)],
-            kept(
+            managed(
                 "coordination.k8s.io",
                 "leases",
                 vec![settings.leader_lease()],
                 &["get", "list", "watch", "update"],
             ),
-            kept(
+            managed(
                 CORE,
                 "secrets",
                 vec![settings.authority_secret(), settings.certificate_secret()],
@@ -49,13 +49,13 @@ pub fn controller(settings: &Settings) -> Vec<Object> {
         ]
         .concat(),
     );
-    // Events of policies, which are in no namespace, go to this one.
-    let events = holder.in_namespace("default", "nmstate-controller-events", events());
-    [vec![holder.account()], everywhere.into(), at_home.into(), events.into()].concat()
+    // Events about policies, which are cluster-scoped, go to this namespace.
+    let events = account.in_namespace("default", "nmstate-controller-events", events());
+    [vec![account.account()], cluster_wide.into(), in_own_namespace.into(), events.into()].concat()
 }
 
-/// Objects that it makes and keeps. The name of one that is yet to be made is not known to who decides about rights.
-fn kept(group: &str, resource: &str, names: Vec<String>, verbs: &[&str]) -> Vec<PolicyRule> {
+/// Objects that it creates and updates. Requests to create cannot be restricted by name.
+fn managed(group: &str, resource: &str, names: Vec<String>, verbs: &[&str]) -> Vec<PolicyRule> {
     vec![allow(group, &[resource], &["create"]), allow_named(group, &[resource], names, verbs)]
 }
 

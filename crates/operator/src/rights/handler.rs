@@ -1,23 +1,23 @@
-//! What a handler may do. The node guard narrows its writes further, to the objects of its own node.
+//! The rights of a handler. The node guard narrows its writes further, to the objects of its own node.
 
-use super::{CORE, Holder, NMSTATE, allow};
+use super::{AccountObjects, CORE, NMSTATE, allow};
 use crate::{Object, Settings};
 
-pub fn handler(settings: &Settings) -> Vec<Object> {
-    let holder = Holder { settings, account: "nmstate-handler" };
-    let everywhere = holder.everywhere(vec![
+pub(crate) fn handler(settings: &Settings) -> Vec<Object> {
+    let account = AccountObjects { settings, account: "nmstate-handler" };
+    let cluster_wide = account.cluster_wide(vec![
         allow(NMSTATE, &["nodenetworkconfigurationenactments"], &["list", "watch"]),
         allow(NMSTATE, &["nodenetworkconfigurationenactments/status"], &["patch"]),
-        // Applying what is not there makes it, which takes the right to create.
+        // Server-side apply of an object that does not exist needs the right to create it.
         allow(NMSTATE, &["nodenetworkstates"], &["list", "watch", "create", "patch"]),
         allow(NMSTATE, &["nodenetworkstates/status"], &["patch"]),
         allow(CORE, &["nodes"], &["get"]),
     ]);
-    // The kubelet's heartbeat, by which one of the probes knows that the node is heard of.
-    let heartbeat = holder.in_namespace(
+    // One of the probes reads the kubelet's heartbeat.
+    let heartbeat = account.in_namespace(
         "kube-node-lease",
         "nmstate-handler",
         vec![allow("coordination.k8s.io", &["leases"], &["get"])],
     );
-    [vec![holder.account()], everywhere.into(), heartbeat.into()].concat()
+    [vec![account.account()], cluster_wide.into(), heartbeat.into()].concat()
 }

@@ -1,10 +1,9 @@
-//! Who may do what: one ServiceAccount for each role, with exactly what its code calls.
+//! One ServiceAccount for each role, with exactly the rights that its code uses.
 //!
-//! A right that no code uses is a gift to whoever steals a token; so whoever adds a call adds its right here, and whoever
-//! removes one removes it.
+//! A right that no code uses only helps a thief of the token: add and remove rights together with the calls that need them.
 
-pub mod controller;
-pub mod handler;
+pub(crate) mod controller;
+pub(crate) mod handler;
 
 use k8s_openapi::api::{
     core::v1::ServiceAccount,
@@ -13,14 +12,14 @@ use k8s_openapi::api::{
 
 use crate::{Object, Settings};
 
-/// The rights of one role of the program.
-struct Holder<'a> {
+/// The ServiceAccount of one role, with its rights.
+struct AccountObjects<'a> {
     settings: &'a Settings,
-    /// Before the prefix.
+    /// Without the prefix.
     account: &'static str,
 }
 
-impl Holder<'_> {
+impl AccountObjects<'_> {
     fn account(&self) -> Object {
         let mut metadata = self.settings.metadata_in(&self.settings.namespace, self.account);
         // Users of kubernetes-nmstate select its accounts by this label.
@@ -28,8 +27,8 @@ impl Holder<'_> {
         ServiceAccount { metadata, ..ServiceAccount::default() }.into()
     }
 
-    /// What it may do in the whole cluster.
-    fn everywhere(&self, rules: Vec<PolicyRule>) -> [Object; 2] {
+    /// Its rights in the whole cluster.
+    fn cluster_wide(&self, rules: Vec<PolicyRule>) -> [Object; 2] {
         let metadata = self.settings.metadata(self.account);
         let binding = ClusterRoleBinding {
             metadata: metadata.clone(),
@@ -39,7 +38,7 @@ impl Holder<'_> {
         [ClusterRole { metadata, rules: Some(rules), ..ClusterRole::default() }.into(), binding.into()]
     }
 
-    /// What it may do in one namespace.
+    /// Its rights in one namespace.
     fn in_namespace(&self, namespace: &str, name: &str, rules: Vec<PolicyRule>) -> [Object; 2] {
         let metadata = self.settings.metadata_in(namespace, name);
         let binding = RoleBinding {
@@ -68,12 +67,12 @@ impl Holder<'_> {
     }
 }
 
-pub const NMSTATE: &str = knmstate_api::names::GROUP;
-pub const CORE: &str = "";
-pub const READ: [&str; 3] = ["get", "list", "watch"];
+pub(crate) const NMSTATE: &str = knmstate_api::names::GROUP;
+pub(crate) const CORE: &str = "";
+pub(crate) const READ: [&str; 3] = ["get", "list", "watch"];
 
-/// Lets these verbs be used on these resources of a group.
-pub fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+/// Allows these verbs on these resources of a group.
+pub(crate) fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(owned(resources)),
@@ -82,8 +81,8 @@ pub fn allow(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-/// The same, but only for objects of these names. To list and watch them they have to be selected by name.
-pub fn allow_named(group: &str, resources: &[&str], names: Vec<String>, verbs: &[&str]) -> PolicyRule {
+/// The same for objects of these names only. To list and watch them, a client has to select them by name.
+pub(crate) fn allow_named(group: &str, resources: &[&str], names: Vec<String>, verbs: &[&str]) -> PolicyRule {
     PolicyRule { resource_names: Some(names), ..allow(group, resources, verbs) }
 }
 

@@ -1,4 +1,4 @@
-//! The controller, which also answers the API server and Prometheus.
+//! The Deployment of the controller, which also serves the webhooks and the metrics.
 
 use k8s_openapi::{
     api::{
@@ -13,32 +13,32 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-use super::pod::{Role, control_plane_tolerations, own, resources, usual_selector, variable};
-use crate::{Object, operands::Wish, services};
+use super::pod::{Role, control_plane_tolerations, default_selector, own, resources, variable};
+use crate::{Object, operands::OperandInputs, services};
 
-/// The port that the API server asks at.
-pub const WEBHOOK_PORT: i32 = 9443;
-/// Any that is not root's.
+/// The port of the webhooks.
+pub(crate) const WEBHOOK_PORT: i32 = 9443;
+/// Any user but root.
 const USER: i64 = 1000;
-const TLS_FOLDER: &str = "/etc/nmstate/tls";
+const TLS_DIRECTORY: &str = "/etc/nmstate/tls";
 const TLS_FILE: &str = "profile.json";
-const CERTIFICATE_FOLDER: &str = "/etc/nmstate/certificate";
+const CERTIFICATE_DIRECTORY: &str = "/etc/nmstate/certificate";
 
-pub fn controller(wish: &Wish<'_>) -> Vec<Object> {
+pub(crate) fn controller(inputs: &OperandInputs<'_>) -> Vec<Object> {
     let role = Role {
-        wish,
+        inputs,
         name: "nmstate-webhook",
         component: "kubernetes-nmstate-webhook",
-        description: "Decides which node carries out which policy and when, and checks policies.",
+        description: "Decides which node applies which policy and when, and validates policies.",
     };
     let deployment = Deployment {
         metadata: role.metadata(),
         spec: Some(DeploymentSpec {
-            replicas: Some(replicas(wish)),
+            replicas: Some(replicas(inputs)),
             selector: role.selector(),
             strategy: Some(DeploymentStrategy {
                 type_: Some("RollingUpdate".to_owned()),
-                // One after the other: there may be no third node to put another one on.
+                // One after the other, because there may be no third node for a surplus pod.
                 rolling_update: Some(RollingUpdateDeployment {
                     max_surge: Some(IntOrString::Int(0)),
                     max_unavailable: Some(IntOrString::Int(1)),
@@ -49,20 +49,20 @@ pub fn controller(wish: &Wish<'_>) -> Vec<Object> {
         }),
         status: None,
     };
-    profile(wish).into_iter().chain([deployment.into()]).collect()
+    profile(inputs).into_iter().chain([deployment.into()]).collect()
 }
 
-/// Two where two nodes can take one each: the second one answers at once when the first one is gone.
-pub fn replicas(wish: &Wish<'_>) -> i32 {
-    let spec = wish.spec;
-    let selector = spec.infra_node_selector.clone().unwrap_or_else(usual_selector);
+/// Two if there are two nodes that can run one each, so that one can take over at once.
+pub(crate) fn replicas(inputs: &OperandInputs<'_>) -> i32 {
+    let spec = inputs.spec;
+    let selector = spec.infra_node_selector.clone().unwrap_or_else(default_selector);
     let tolerations = spec.infra_tolerations.clone().unwrap_or_else(control_plane_tolerations);
-    if wish.facts.room_for(&selector, &tolerations) > 1 { 2 } else { 1 }
+    if inputs.cluster.room_for(&selector, &tolerations) > 1 { 2 } else { 1 }
 }
 
 fn pod(role: &Role<'_>) -> PodSpec {
-    let wish = role.wish;
-    let spec = wish.spec;
+    let inputs = role.inputs;
+    let spec = inputs.spec;
     let spread = TopologySpreadConstraint {
         label_selector: Some(role.selector()),
         max_skew: 1,
@@ -71,20 +71,20 @@ fn pod(role: &Role<'_>) -> PodSpec {
         ..TopologySpreadConstraint::default()
     };
     PodSpec {
-        service_account_name: Some(wish.settings.controller_account()),
+        service_account_name: Some(inputs.settings.controller_account()),
         priority_class_name: Some("system-cluster-critical".to_owned()),
-        node_selector: Some(spec.infra_node_selector.clone().unwrap_or_else(usual_selector)),
+        node_selector: Some(spec.infra_node_selector.clone().unwrap_or_else(default_selector)),
         tolerations: Some(spec.infra_tolerations.clone().unwrap_or_else(control_plane_tolerations)),
         affinity: Some(spec.infra_affinity.clone().unwrap_or_else(near_the_control_plane)),
-        topology_spread_constraints: (replicas(wish) > 1).then(|| vec![spread]),
+        topology_spread_constraints: (replicas(inputs) > 1).then(|| vec![spread]),
         containers: vec![container(role)],
-        volumes: Some(files(wish).into_iter().map(|file| file.volume).collect()),
+        volumes: Some(files(inputs).into_iter().map(|file| file.volume).collect()),
         ..PodSpec::default()
     }
 }
 
 fn container(role: &Role<'_>) -> Container {
-    let wish = role.wish;
+    let inputs = role.inputs;
     let port = |name: &str, port| ContainerPort {
         name: Some(name.to_owned()),
         container_port: port,
@@ -92,29 +92,29 @@ fn container(role: &Role<'_>) -> Container {
         ..ContainerPort::default()
     };
     let mut ports = vec![port("webhook-server", WEBHOOK_PORT)];
-    ports.extend(services::metrics_port(wish.spec).map(|number| port("metrics", number)));
+    ports.extend(services::metrics_port(inputs.spec).map(|number| port("metrics", number)));
     let plain = role.container("controller");
-    let files = files(wish);
+    let files = files(inputs);
     let args =
         plain.args.iter().flatten().cloned().chain(files.iter().map(|file| file.argument.clone())).collect();
     Container {
         args: Some(args),
-        env: Some(environment(wish)),
+        env: Some(environment(inputs)),
         ports: Some(ports),
         resources: Some(resources("30m", "40Mi", "512Mi")),
-        security_context: Some(security(wish.facts.openshift)),
-        readiness_probe: Some(asking(5)),
+        security_context: Some(security(inputs.cluster.openshift)),
+        readiness_probe: Some(readiness_check(5)),
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(10),
             failure_threshold: Some(6),
-            ..asking(10)
+            ..readiness_check(10)
         }),
         volume_mounts: Some(
             files
                 .iter()
                 .map(|file| VolumeMount {
                     name: file.volume.name.clone(),
-                    mount_path: file.folder.to_owned(),
+                    mount_path: file.directory.to_owned(),
                     read_only: Some(true),
                     ..VolumeMount::default()
                 })
@@ -124,18 +124,18 @@ fn container(role: &Role<'_>) -> Container {
     }
 }
 
-fn environment(wish: &Wish<'_>) -> Vec<EnvVar> {
+fn environment(inputs: &OperandInputs<'_>) -> Vec<EnvVar> {
     let mut environment = vec![
         own("POD_NAME", "metadata.name"),
         own("POD_NAMESPACE", "metadata.namespace"),
-        variable("METRICS_BIND_ADDRESS", &wish.spec.metrics_configuration.bind_address),
+        variable("METRICS_BIND_ADDRESS", &inputs.spec.metrics_configuration.bind_address),
     ];
-    environment.extend(wish.config.prefix.as_deref().map(|prefix| variable("HANDLER_PREFIX", prefix)));
+    environment.extend(inputs.config.prefix.as_deref().map(|prefix| variable("HANDLER_PREFIX", prefix)));
     environment
 }
 
-/// The door that stands open as soon as there is a certificate for it.
-fn asking(period: i32) -> Probe {
+/// Asks the webhook server, which answers as soon as it has a certificate.
+fn readiness_check(period: i32) -> Probe {
     let get = HTTPGetAction {
         path: Some("/readyz".to_owned()),
         port: IntOrString::Int(WEBHOOK_PORT),
@@ -151,53 +151,53 @@ fn security(openshift: bool) -> SecurityContext {
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
         read_only_root_filesystem: Some(true),
         run_as_non_root: Some(true),
-        // OpenShift gives every namespace users of its own.
+        // OpenShift assigns each namespace its own range of users.
         run_as_user: (!openshift).then_some(USER),
         seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
         ..SecurityContext::default()
     }
 }
 
-/// Something to read, and the argument that says where it lies.
+/// A mounted file, and the argument with its path.
 struct File {
     volume: Volume,
-    folder: &'static str,
+    directory: &'static str,
     argument: String,
 }
 
-fn files(wish: &Wish<'_>) -> Vec<File> {
+fn files(inputs: &OperandInputs<'_>) -> Vec<File> {
     let mut files = Vec::new();
-    if wish.facts.openshift {
+    if inputs.cluster.openshift {
         let secret = SecretVolumeSource {
-            secret_name: Some(services::certificate_of_openshift(wish.settings)),
+            secret_name: Some(services::certificate_of_openshift(inputs.settings)),
             ..SecretVolumeSource::default()
         };
         files.push(File {
             volume: Volume { name: "tls-key-pair".to_owned(), secret: Some(secret), ..Volume::default() },
-            folder: CERTIFICATE_FOLDER,
-            argument: format!("--certificate-dir={CERTIFICATE_FOLDER}"),
+            directory: CERTIFICATE_DIRECTORY,
+            argument: format!("--certificate-dir={CERTIFICATE_DIRECTORY}"),
         });
     }
-    if wish.facts.tls_profile.is_some() {
-        let map = ConfigMapVolumeSource { name: tls_config(wish), ..ConfigMapVolumeSource::default() };
+    if inputs.cluster.tls_profile.is_some() {
+        let map = ConfigMapVolumeSource { name: tls_config(inputs), ..ConfigMapVolumeSource::default() };
         files.push(File {
             volume: Volume { name: "tls-config".to_owned(), config_map: Some(map), ..Volume::default() },
-            folder: TLS_FOLDER,
-            argument: format!("--tls-profile={TLS_FOLDER}/{TLS_FILE}"),
+            directory: TLS_DIRECTORY,
+            argument: format!("--tls-profile={TLS_DIRECTORY}/{TLS_FILE}"),
         });
     }
     files
 }
 
-fn tls_config(wish: &Wish<'_>) -> String {
-    wish.settings.named("nmstate-tls-config")
+fn tls_config(inputs: &OperandInputs<'_>) -> String {
+    inputs.settings.named("nmstate-tls-config")
 }
 
-/// The profile, where the controller looks for it. It takes a change up by itself, so no pod is replaced for one.
-fn profile(wish: &Wish<'_>) -> Option<Object> {
-    let profile = wish.facts.tls_profile.clone()?;
+/// The ConfigMap with the TLS profile. The controller reads it again when it changes, without a restart.
+fn profile(inputs: &OperandInputs<'_>) -> Option<Object> {
+    let profile = inputs.cluster.tls_profile.clone()?;
     let map = ConfigMap {
-        metadata: wish.settings.metadata_in(&wish.settings.namespace, "nmstate-tls-config"),
+        metadata: inputs.settings.metadata_in(&inputs.settings.namespace, "nmstate-tls-config"),
         data: Some([(TLS_FILE.to_owned(), profile)].into()),
         ..ConfigMap::default()
     };

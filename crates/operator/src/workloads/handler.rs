@@ -1,4 +1,4 @@
-//! The handlers: one on every node, with what it takes to change the network of its machine and no more.
+//! The DaemonSet of the handlers, with only the privileges that a change of the node's network needs.
 
 use k8s_openapi::{
     api::{
@@ -13,52 +13,52 @@ use k8s_openapi::{
 };
 use knmstate_api::names;
 
-use super::pod::{Role, own, resources, usual_selector, variable};
-use crate::{Object, operands::Wish};
+use super::pod::{Role, default_selector, own, resources, variable};
+use crate::{Object, operands::OperandInputs};
 
-/// Where the handler answers for itself, on the loopback of its machine.
+/// The port of the handler's health checks, on the loopback of its node.
 const HEALTH_PORT: i32 = 28088;
-/// The same for all handlers of a machine, also for those of kubernetes-nmstate.
-const LOCK_FOLDER: &str = "/var/k8s_nmstate";
-const BUS_FOLDER: &str = "/run/dbus";
-/// Orders, and the way back of a change that is under way.
-const STATE_FOLDER: &str = "/var/lib/knmstate";
+/// Shared by all handlers on a node, including those of kubernetes-nmstate.
+const LOCK_DIRECTORY: &str = "/var/k8s_nmstate";
+const BUS_DIRECTORY: &str = "/run/dbus";
+/// The ledger of orders and the journal of an open change.
+const STATE_DIRECTORY: &str = "/var/lib/knmstate";
 
-/// - `NET_ADMIN`: the kernel's own view of devices that NetworkManager does not manage, and its settings;
+/// - `NET_ADMIN`: to read and set what NetworkManager does not manage, through the kernel;
 /// - `NET_RAW`: the probe that pings the default gateway.
 ///
-/// Everything else is done by NetworkManager, which is asked over D-Bus by uid 0.
+/// Everything else is done by NetworkManager, which the handler calls over D-Bus as uid 0.
 const CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_RAW"];
 
-/// Folders and files of the machine that the handler, or nmstate in it, has to reach; and what they must be.
-// The folder of the bus and not its socket: a bus that is started anew makes another one.
+/// Directories of the node that the handler, or nmstate in it, needs, and their types.
+// The directory of the bus and not its socket, which a restarted bus creates again.
 const HOST_PATHS: [(&str, &str, &str); 6] = [
-    ("dbus", BUS_FOLDER, "Directory"),
-    ("lock", LOCK_FOLDER, "DirectoryOrCreate"),
-    ("state", STATE_FOLDER, "DirectoryOrCreate"),
+    ("dbus", BUS_DIRECTORY, "Directory"),
+    ("lock", LOCK_DIRECTORY, "DirectoryOrCreate"),
+    ("state", STATE_DIRECTORY, "DirectoryOrCreate"),
     ("openvswitch", "/run/openvswitch", "DirectoryOrCreate"),
     ("link-names", "/etc/systemd/network", "DirectoryOrCreate"),
     ("dispatcher", "/etc/NetworkManager/dispatcher.d", "DirectoryOrCreate"),
 ];
 
-pub fn handler(wish: &Wish<'_>) -> Vec<Object> {
+pub(crate) fn handler(inputs: &OperandInputs<'_>) -> Vec<Object> {
     let role = Role {
-        wish,
+        inputs,
         name: "nmstate-handler",
         component: names::HANDLER_COMPONENT,
-        description: "Reports the network of its node and carries out its orders.",
+        description: "Reports the network of its node and applies its orders.",
     };
-    let spec = &wish.spec;
+    let spec = &inputs.spec;
     let everything = Toleration { operator: Some("Exists".to_owned()), ..Toleration::default() };
     let pod = PodSpec {
-        service_account_name: Some(wish.settings.handler_account()),
+        service_account_name: Some(inputs.settings.handler_account()),
         host_network: Some(true),
         dns_policy: Some("Default".to_owned()),
         priority_class_name: Some("system-node-critical".to_owned()),
-        node_selector: Some(spec.node_selector.clone().unwrap_or_else(usual_selector)),
+        node_selector: Some(spec.node_selector.clone().unwrap_or_else(default_selector)),
         tolerations: Some(spec.tolerations.clone().unwrap_or_else(|| vec![everything])),
         affinity: spec.affinity.clone(),
-        // Long enough to bring a change to an end or to take it back.
+        // Long enough to finish a change or to roll it back.
         termination_grace_period_seconds: Some(30),
         containers: vec![container(&role)],
         volumes: Some(volumes()),
@@ -87,24 +87,24 @@ pub fn handler(wish: &Wish<'_>) -> Vec<Object> {
 fn container(role: &Role<'_>) -> Container {
     let mounts = HOST_PATHS.map(|(name, path, _)| (name, path)).into_iter().chain([("tmp", "/tmp")]);
     Container {
-        env: Some(environment(role.wish)),
+        env: Some(environment(role.inputs)),
         resources: Some(resources("20m", "40Mi", "256Mi")),
-        security_context: Some(security(role.wish.facts.openshift)),
+        security_context: Some(security(role.inputs.cluster.openshift)),
         volume_mounts: Some(mounts.map(|(name, path)| mount(name, path)).collect()),
-        readiness_probe: Some(Probe { period_seconds: Some(5), ..asking("/readyz") }),
-        // A loop that hangs is noticed by the handler itself; starting it anew is the cure for that alone.
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..health_check("/readyz") }),
+        // Fails only when the handler's own loop hangs, which a restart cures.
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(30),
             period_seconds: Some(30),
             timeout_seconds: Some(10),
             failure_threshold: Some(5),
-            ..asking("/healthz")
+            ..health_check("/healthz")
         }),
         ..role.container("handler")
     }
 }
 
-fn asking(path: &str) -> Probe {
+fn health_check(path: &str) -> Probe {
     let get = HTTPGetAction {
         host: Some("127.0.0.1".to_owned()),
         path: Some(path.to_owned()),
@@ -114,7 +114,7 @@ fn asking(path: &str) -> Probe {
     Probe { http_get: Some(get), ..Probe::default() }
 }
 
-fn environment(wish: &Wish<'_>) -> Vec<EnvVar> {
+fn environment(inputs: &OperandInputs<'_>) -> Vec<EnvVar> {
     let label = |label: &str| format!("metadata.labels['{label}']");
     let mut environment = vec![
         own("NODE_NAME", "spec.nodeName"),
@@ -124,21 +124,21 @@ fn environment(wish: &Wish<'_>) -> Vec<EnvVar> {
         own("PART_OF", &label(names::relationship::PART_OF)),
         own("VERSION", &label(names::relationship::VERSION)),
         own("MANAGED_BY", &label(names::relationship::MANAGED_BY)),
-        // The image has no /var/run, where the bus is looked for otherwise.
-        variable("DBUS_SYSTEM_BUS_ADDRESS", &format!("unix:path={BUS_FOLDER}/system_bus_socket")),
-        variable("NMSTATE_INSTANCE_NODE_LOCK_FILE", &format!("{LOCK_FOLDER}/handler_lock")),
-        variable("PROBE_DNS_HOST", &wish.spec.probe_configuration.dns.host),
-        variable("NMSTATE_PERSISTENCE", wish.spec.persistence.as_str()),
+        // The image has no /var/run, which is where clients look for the bus by default.
+        variable("DBUS_SYSTEM_BUS_ADDRESS", &format!("unix:path={BUS_DIRECTORY}/system_bus_socket")),
+        variable("NMSTATE_INSTANCE_NODE_LOCK_FILE", &format!("{LOCK_DIRECTORY}/handler_lock")),
+        variable("PROBE_DNS_HOST", &inputs.spec.probe_configuration.dns.host),
+        variable("NMSTATE_PERSISTENCE", inputs.spec.persistence.as_str()),
     ];
-    environment.extend(wish.config.handler_environment.iter().map(|(name, value)| variable(name, value)));
+    environment.extend(inputs.config.handler_environment.iter().map(|(name, value)| variable(name, value)));
     environment
 }
 
-/// Not privileged: what is needed is named. The profiles that would confine it know nothing of D-Bus.
+/// Unprivileged, with named capabilities. The default AppArmor and SELinux profiles do not allow D-Bus of the host.
 fn security(openshift: bool) -> SecurityContext {
     let unconfined = AppArmorProfile { type_: "Unconfined".to_owned(), localhost_profile: None };
     let default = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
-    // What a confined container may not do on SELinux is to speak on the machine's bus.
+    // SELinux does not allow confined containers to use the D-Bus of the host.
     let free = SELinuxOptions { type_: Some("spc_t".to_owned()), ..SELinuxOptions::default() };
     SecurityContext {
         run_as_user: Some(0),

@@ -1,5 +1,5 @@
 //! The processes: a handler on every node, a controller for the cluster.
 
-pub mod controller;
-pub mod handler;
+pub(crate) mod controller;
+pub(crate) mod handler;
 mod pod;

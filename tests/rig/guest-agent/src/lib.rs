@@ -1,7 +1,7 @@
-//! What the rig and the agent inside a full-kernel node say to each other: one TCP connection per command, one
-//! request, one reply. Closing the connection early kills the command.
+//! The protocol between the rig and the agent inside a full-kernel node: one TCP connection per command, with one
+//! request and one reply. Closing the connection before the reply kills the command.
 //!
-//! On the wire everything is made of blocks: a length of four bytes, most significant first, and that many bytes.
+//! A message is a sequence of blocks. A block is its length, four bytes in network byte order, and that many bytes.
 
 use std::{
     io::{self, Read, Write},
@@ -11,15 +11,16 @@ use std::{
 /// The port of the agent on a node's management address.
 pub const PORT: u16 = 2323;
 
-/// Nothing that a test sends or prints comes near; a larger length means that the two sides disagree.
+/// More than any test sends or prints: a larger length is an error of the protocol.
 const LARGEST_BLOCK: u32 = 256 << 20;
 
+/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
     pub stdin: Vec<u8>,
-    /// The command and all that it started are killed when this has passed.
+    /// The process group of the command is killed when this time has passed.
     pub limit: Duration,
 }
 
@@ -31,12 +32,13 @@ pub struct Reply {
     pub stderr: Vec<u8>,
 }
 
+/// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The status as wait(2) reports it, so that an exit code and a signal can be told apart.
+    /// With the status of wait(2), which distinguishes exit codes from signals.
     Exited(i32),
     TimedOut,
-    /// It never ran; the text says why.
+    /// It could not be started, for this reason.
     NotStarted(String),
 }
 
@@ -102,7 +104,7 @@ fn put(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes)
 }
 
-/// A list is the number of its words, then each of them.
+/// Writes a list: a block with the number of its words, then a block for each word.
 fn put_list<'a>(to: &mut impl Write, words: impl Iterator<Item = &'a str> + Clone) -> io::Result<()> {
     put(to, &(words.clone().count() as u64).to_be_bytes())?;
     words.into_iter().try_for_each(|word| put(to, word.as_bytes()))

@@ -1,4 +1,4 @@
-//! Runs commands inside a full-kernel node for the test outside. The library of this package says how they talk.
+//! Runs commands inside a full-kernel node for the test outside. The library of this package is the protocol.
 
 use std::{
     io::{self, Read, Write as _},
@@ -57,7 +57,7 @@ fn answer(mut connection: TcpStream) -> io::Result<()> {
         reply.write(&mut wire)?;
         connection.write_all(&wire)?;
     }
-    // Dropping would not close it, while the watching thread still reads.
+    // Dropping it would not close it, because the other thread still reads from it.
     connection.shutdown(Shutdown::Both)
 }
 
@@ -67,7 +67,7 @@ enum Event {
     HungUp,
 }
 
-/// The reply, or nothing when nobody waits for it any more.
+/// Runs a command. Returns nothing if the client has closed the connection.
 #[expect(
     clippy::disallowed_methods,
     reason = "starting processes within a time limit is what the agent is for"
@@ -107,7 +107,7 @@ fn run(request: Request, sender: Sender<Event>, events: &Receiver<Event>) -> Opt
                 kill(group);
                 return None;
             }
-            // All senders gone cannot happen before the child ended and closed its outputs.
+            // The channel cannot be closed before the command has ended and closed its outputs.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 kill(group);
                 break End::TimedOut;
@@ -117,7 +117,7 @@ fn run(request: Request, sender: Sender<Event>, events: &Receiver<Event>) -> Opt
     Some(Reply { end, stdout: stdout.take(), stderr: stderr.take() })
 }
 
-/// What has been read so far from one output of a command, also when its end was not awaited.
+/// What was read from one output of a command so far.
 #[derive(Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 
@@ -144,7 +144,7 @@ fn feed(pipe: Option<ChildStdin>, bytes: Vec<u8>) {
     thread::spawn(move || pipe.map(|mut pipe| pipe.write_all(&bytes)));
 }
 
-/// The other side sends nothing after its request: whatever can be read is its end.
+/// Waits until the client closes the connection: it sends nothing after its request.
 fn wait_for_hang_up(mut connection: TcpStream, hung_up: &Sender<Event>) {
     let _ = connection.read(&mut [0]);
     let _ = hung_up.send(Event::HungUp);

@@ -1,4 +1,4 @@
-//! A cluster to play with, gone on Ctrl-C: `make cluster`.
+//! A cluster to experiment with, removed on Ctrl-C: `make cluster`.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use rig::{Lab, images};
 /// Starts a Kubernetes control plane and nodes on this machine, in namespaces of their own, until Ctrl-C.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Nodes with a kubelet, NetworkManager and three network cards: pods run on them.
+    /// The number of nodes with a kubelet, NetworkManager and three NICs. Pods run on them.
     #[arg(long, default_value_t = 1)]
     kube_nodes: usize,
-    /// Nodes with NetworkManager and three network cards, but no kubelet.
+    /// The number of nodes with NetworkManager and three NICs, but without a kubelet.
     #[arg(long, default_value_t = 0)]
     nm_nodes: usize,
     /// Where to write the kubeconfig.
@@ -26,13 +26,13 @@ async fn main() -> Result<()> {
     tokio::select! {
         result = run(&arguments) => result,
         interrupted = tokio::signal::ctrl_c() => {
-            println!("\neverything that was started is gone");
+            println!("\neverything that was started has been removed");
             Ok(interrupted?)
         }
     }
 }
 
-/// Ends only by an error; everything it holds is removed when it is dropped.
+/// Runs until an error. Dropping the future removes everything that it has started.
 async fn run(arguments: &Arguments) -> Result<()> {
     let lab = Lab::new().await?;
     println!("starting the control plane …");

@@ -1,40 +1,41 @@
-//! Writes `docs/features.md` from what a run of the tests has noted, or says whether that would change it.
+//! Writes `docs/features.md` from the records of a test run, or checks whether they would change it.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use rig::features::{Seen, document, same_but_for_versions};
+use rig::features::{FeatureRecord, document, same_but_for_versions};
 
+/// Writes the table of features from the records of a test run.
 #[derive(Parser)]
 struct Args {
-    /// What the tests have noted.
-    seen: PathBuf,
+    /// The file with the records of the tests.
+    records: PathBuf,
     /// The document.
     document: PathBuf,
-    /// Change nothing, and fail when the document says something else.
+    /// Write nothing, and fail if the document would change.
     #[arg(long)]
     check: bool,
 }
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
-    let seen = fs::read_to_string(&args.seen).with_context(|| args.seen.display().to_string())?;
-    let text = document(&Seen::read(&seen)?);
+    let records = fs::read_to_string(&args.records).with_context(|| args.records.display().to_string())?;
+    let text = document(&FeatureRecord::parse_lines(&records)?);
     if !args.check {
         fs::write(&args.document, text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let there = fs::read_to_string(&args.document).unwrap_or_default();
-    if same_but_for_versions(&there, &text) {
+    let current = fs::read_to_string(&args.document).unwrap_or_default();
+    if same_but_for_versions(&current, &text) {
         return Ok(ExitCode::SUCCESS);
     }
-    let there: Vec<&str> = there.lines().collect();
-    for line in text.lines().filter(|line| !there.contains(line)) {
-        println!("  seen, and not in {}: {line}", args.document.display());
+    let current: Vec<&str> = current.lines().collect();
+    for line in text.lines().filter(|line| !current.contains(line)) {
+        println!("  not in {}: {line}", args.document.display());
     }
-    for line in there.iter().filter(|line| !text.lines().any(|new| new == **line)) {
-        println!("  not seen: {line}");
+    for line in current.iter().filter(|line| !text.lines().any(|new| new == **line)) {
+        println!("  not in the records: {line}");
     }
     Ok(ExitCode::FAILURE)
 }

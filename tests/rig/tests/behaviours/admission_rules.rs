@@ -1,5 +1,5 @@
-//! What the API server refuses by itself, without any webhook, and in which words: the rules of policies and of node
-//! states as a user of kubectl meets them.
+//! The admission rules of policies and node states, as kubectl shows them: what the API server refuses without any
+//! webhook, and with which messages.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(1);
 const BY_POLICY_RULES: &str = "ValidatingAdmissionPolicy 'nncp-validation-policy' with binding 'nncp-validation-policy-binding' denied request: ";
 
-/// Applies a policy and returns why it was refused; nothing if it was not.
+/// Applies a policy. Returns the message if it was refused, else an empty string.
 async fn policy(api: &ApiServer, name: &str, annotations: Value, spec: Value) -> Result<String> {
     let manifest = json!({
         "apiVersion": "nmstate.io/v1",
@@ -36,8 +36,8 @@ async fn apply(api: &ApiServer, manifest: &Value) -> Result<String> {
     Ok(refusal)
 }
 
-/// Says of a policy how far it is, in place of the controller.
-async fn available(api: &ApiServer, name: &str, reason: &str) -> Result<()> {
+/// Sets the Available condition of a policy, in place of the controller.
+async fn set_available(api: &ApiServer, name: &str, reason: &str) -> Result<()> {
     let condition = json!({"type": "Available", "status": "Unknown", "reason": reason});
     let status = json!({"status": {"conditions": [condition]}}).to_string();
     api.kubectl(["patch", "nncp", name, "--subresource=status", "--type=merge", "-p", &status])
@@ -47,11 +47,11 @@ async fn available(api: &ApiServer, name: &str, reason: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_policy_in_progress_is_left_alone_unless_its_author_insists() -> Result<()> {
+async fn a_policy_in_progress_cannot_be_changed_without_the_annotation() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
-    api.admit_product(&Settings::default()).await?;
-    let (none, insists) = (json!({}), json!({"nmstate.io/allow-update-in-progress": "true"}));
+    api.install_product_objects(&Settings::default()).await?;
+    let (none, allowed) = (json!({}), json!({"nmstate.io/allow-update-in-progress": "true"}));
     let in_progress = format!(
         "nodenetworkconfigurationpolicies.nmstate.io \"p\" is forbidden: {BY_POLICY_RULES}policy p is still in progress"
     );
@@ -62,10 +62,10 @@ async fn a_policy_in_progress_is_left_alone_unless_its_author_insists() -> Resul
         json!({"maxUnavailable": count})
     };
 
-    assert_eq!(policy(&api, "p", none.clone(), other()).await?, "", "made");
+    assert_eq!(policy(&api, "p", none.clone(), other()).await?, "", "created");
     let refusal = policy(&api, "p", none.clone(), other()).await?;
-    ensure!(refused(&refusal), "nobody has reported on it: {refusal}");
-    // What is not the spec can be changed at any time.
+    ensure!(refused(&refusal), "it has no conditions yet: {refusal}");
+    // Metadata can be changed at any time.
     assert_eq!(policy(&api, "p", json!({"note": "mine"}), json!({"maxUnavailable": 1})).await?, "");
 
     for (reason, is_refused) in [
@@ -75,27 +75,27 @@ async fn a_policy_in_progress_is_left_alone_unless_its_author_insists() -> Resul
         ("FailedToConfigure", false),
         ("NoMatchingNode", false),
     ] {
-        available(&api, "p", reason).await?;
+        set_available(&api, "p", reason).await?;
         let refusal = policy(&api, "p", none.clone(), other()).await?;
         ensure!(refused(&refusal) == is_refused && (is_refused || refusal.is_empty()), "{reason}: {refusal}");
     }
-    available(&api, "p", "ConfigurationProgressing").await?;
-    let in_vain = json!({"nmstate.io/allow-update-in-progress": "yes"});
-    let refusal = policy(&api, "p", in_vain, other()).await?;
+    set_available(&api, "p", "ConfigurationProgressing").await?;
+    let wrong_value = json!({"nmstate.io/allow-update-in-progress": "yes"});
+    let refusal = policy(&api, "p", wrong_value, other()).await?;
     ensure!(refused(&refusal), "{refusal}");
-    assert_eq!(policy(&api, "p", insists, other()).await?, "");
+    assert_eq!(policy(&api, "p", allowed, other()).await?, "");
     api.kubectl(["delete", "nncp", "p"]).await?.success()?;
     Ok(())
 }
 
 #[tokio::test]
-async fn policies_are_refused_in_the_same_words_with_either_definition() -> Result<()> {
+async fn policies_are_refused_with_the_same_messages_under_either_definition() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
-    api.admit_product(&Settings::default()).await?;
+    api.install_product_objects(&Settings::default()).await?;
     policies_are_refused(&api, "ours").await?;
 
-    // As a cluster has it that was made by kubernetes-nmstate: without rules of its own.
+    // The definition of kubernetes-nmstate, which has no rules.
     let definitions: Api<CustomResourceDefinition> = Api::all(api.client());
     let name = "nodenetworkconfigurationpolicies.nmstate.io";
     let mut definition = serde_json::to_value(definitions.get(name).await?)?;
@@ -145,15 +145,15 @@ async fn policies_are_refused(api: &ApiServer, definition: &str) -> Result<()> {
         ("c", json!({"maxUnavailable": 1}), captures),
         ("c", json!({"capture": captured["capture"], "maxUnavailable": 3}), ""),
     ] {
-        // The controller's word, so that every change of a spec is judged by what it changes.
         let refusal = policy(api, name, json!({}), spec.clone()).await?;
         let as_expected = if expected.is_empty() { refusal.is_empty() } else { refusal.ends_with(expected) };
         ensure!(as_expected, "with {definition} definition, {name} {spec}: {refusal}");
-        // The message is given once, and the answer is 422 as ever.
+        // The message appears once, and the status code is 422, as with kubernetes-nmstate.
         ensure!(refusal.matches("invalid policy").count() <= 1, "{refusal}");
         ensure!(refusal.is_empty() || refusal.contains(" is invalid: "), "{refusal}");
+        // Available, so that the next change is not refused because the policy is in progress.
         if refusal.is_empty() {
-            available(api, name, "SuccessfullyConfigured").await?;
+            set_available(api, name, "SuccessfullyConfigured").await?;
         }
     }
     api.kubectl(["delete", "nncp", "--all"]).await?.success()?;
@@ -164,18 +164,18 @@ async fn policies_are_refused(api: &ApiServer, definition: &str) -> Result<()> {
 async fn a_node_is_configured_in_its_node_state_only_where_that_is_allowed() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
-    api.admit_product(&Settings::default()).await?;
+    api.install_product_objects(&Settings::default()).await?;
     let state = |metadata: Value, spec: Value| {
         let mut state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
             "metadata": {"name": "node1"}, "spec": spec});
         state["metadata"]["annotations"] = metadata;
         state
     };
-    let wish = json!({"interfaces": [{"name": "eth1", "mtu": 9000}]});
+    let desired = json!({"interfaces": [{"name": "eth1", "mtu": 9000}]});
     let other = json!({"interfaces": [{"name": "eth1", "mtu": 1500}]});
     let hint = "nodes of this cluster are configured by NodeNetworkConfigurationPolicies. To configure a single node in \
                 its NodeNetworkState, set NMState.spec.allowNodeStateConfiguration to true first";
-    let (no_managing, no_wishes) = (
+    let (no_managed, no_desired_state) = (
         format!("spec.managed cannot be set to true: {hint}"),
         format!("spec.desiredState cannot be set: {hint}"),
     );
@@ -185,33 +185,34 @@ async fn a_node_is_configured_in_its_node_state_only_where_that_is_allowed() -> 
         ensure!(as_expected, "{what}: {refusal}");
         Ok(())
     };
-    check("made with a wish", &json!({"desiredState": wish}), &no_wishes).await?;
-    check("made as managed", &json!({"managed": true}), &no_managing).await?;
-    check("made", &json!({"nodeName": "node1", "managed": false}), "").await?;
-    check("managed", &json!({"managed": true}), &no_managing).await?;
-    check("with a wish", &json!({"desiredState": wish}), &no_wishes).await?;
+    check("created with a desired state", &json!({"desiredState": desired}), &no_desired_state).await?;
+    check("created as managed", &json!({"managed": true}), &no_managed).await?;
+    check("created", &json!({"nodeName": "node1", "managed": false}), "").await?;
+    check("managed", &json!({"managed": true}), &no_managed).await?;
+    check("with a desired state", &json!({"desiredState": desired}), &no_desired_state).await?;
 
     let rules = ["nns-validation-policy-binding", "nns-validation-policy"];
     api.kubectl(["delete", "validatingadmissionpolicybinding", rules[0]]).await?.success()?;
     api.kubectl(["delete", "validatingadmissionpolicy", rules[1]]).await?.success()?;
     let allowed = Settings { allow_node_state_configuration: true, ..Settings::default() };
-    api.apply_product(&allowed).await?;
-    let both = json!({"managed": true, "desiredState": wish});
-    wait::until(LIMIT, "the rule to be gone", async || check("allowed", &both, "").await).await?;
+    api.apply_product_objects(&allowed).await?;
+    let both = json!({"managed": true, "desiredState": desired});
+    wait::until(LIMIT, "the rule to be deleted", async || check("allowed", &both, "").await).await?;
 
-    api.apply_product(&Settings::default()).await?;
-    check("what is there stays", &both, "").await?;
-    check("and may not become another", &json!({"managed": true, "desiredState": other}), &no_wishes).await?;
-    check("but may go", &json!({"desiredState": wish}), "").await?;
-    check("once gone it stays away", &both, &no_managing).await?;
-    check("all of it", &json!({"nodeName": "node1"}), "").await
+    api.apply_product_objects(&Settings::default()).await?;
+    check("an unchanged spec is accepted", &both, "").await?;
+    check("another desired state", &json!({"managed": true, "desiredState": other}), &no_desired_state)
+        .await?;
+    check("managed can be removed", &json!({"desiredState": desired}), "").await?;
+    check("managed cannot be set again", &both, &no_managed).await?;
+    check("the desired state can be removed", &json!({"nodeName": "node1"}), "").await
 }
 
 #[tokio::test]
-async fn the_rules_are_sound_in_the_eyes_of_kubernetes() -> Result<()> {
+async fn the_rules_pass_the_type_check_of_kubernetes() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().with_controllers().start().await?;
-    api.admit_product(&Settings::default()).await?;
+    api.install_product_objects(&Settings::default()).await?;
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(api.client());
     let selected = ListParams::default().labels("app=kubernetes-nmstate");
     let checked = wait::until(LIMIT, "the types in all expressions to be checked", async || {

@@ -1,4 +1,4 @@
-//! The API server: ready, restartable, and honest under faults.
+//! The API server of a lab: it can be frozen, stopped and started again.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,16 +11,15 @@ use k8s_openapi::api::{
 use kube::{
     Api, Resource,
     api::{DeleteParams, ListParams, PostParams, WatchParams},
-    runtime::{WatchStreamExt as _, watcher},
 };
-use rig::{BoundTo, Lab, UmlNode, binaries, parts, process::Invocation};
+use rig::{BoundTo, Lab, UmlNode, binaries, parts, process::Invocation, wait};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-/// kubectl is a large program, and a full-kernel node a slow machine.
+/// kubectl is a large program, and a full-kernel node is slow.
 const NODE_LIMIT: Duration = Duration::from_mins(1);
 
-/// The object as the API takes it.
+/// A typed object from JSON.
 fn object<K: serde::de::DeserializeOwned + Resource>(json: serde_json::Value) -> Result<K> {
     Ok(serde_json::from_value(json)?)
 }
@@ -108,8 +107,8 @@ async fn nodes_of_each_kind_reach_it_and_run_our_programs() -> Result<()> {
         lab.nm_node("light").start(),
         lab.uml_node("full").start(),
     )?;
-    let kubeconfig = lab.folder().join("inside.kubeconfig");
-    std::fs::write(&kubeconfig, api.kubeconfig_for("somebody", &["system:masters"])?)?;
+    let kubeconfig = lab.directory().join("inside.kubeconfig");
+    std::fs::write(&kubeconfig, api.kubeconfig_for("admin", &["system:masters"])?)?;
     let kubectl = PathBuf::from(parts::kubernetes("kubectl").await?);
     let knmstate = binaries::knmstate().await?;
 
@@ -128,7 +127,7 @@ async fn nodes_of_each_kind_reach_it_and_run_our_programs() -> Result<()> {
 }
 
 #[tokio::test]
-async fn with_controllers_it_collects_what_lost_its_owner() -> Result<()> {
+async fn with_controllers_it_collects_objects_whose_owner_is_deleted() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().with_controllers().start().await?;
     let maps: Api<ConfigMap> = Api::namespaced(api.client(), "default");
@@ -137,17 +136,10 @@ async fn with_controllers_it_collects_what_lost_its_owner() -> Result<()> {
     owned.metadata.owner_references = Some(vec![owner.owner_ref(&()).context("an owner reference")?]);
     maps.create(&PostParams::default(), &owned).await?;
 
-    let config = watcher::Config::default().fields("metadata.name=owned");
-    let mut events = Box::pin(watcher(maps.clone(), config).default_backoff());
     maps.delete("owner", &DeleteParams::default()).await?;
-    timeout(Duration::from_mins(1), async {
-        while let Some(event) = events.try_next().await? {
-            if matches!(event, watcher::Event::Delete(_)) {
-                return Ok(());
-            }
-        }
-        anyhow::bail!("the watch ended")
+    wait::until(Duration::from_mins(1), "the owned object to be deleted", async || {
+        ensure!(maps.get_opt("owned").await?.is_none(), "still there");
+        Ok(())
     })
     .await
-    .context("the owned object is still there")?
 }

@@ -1,4 +1,4 @@
-//! The API as a real API server serves it: what it accepts, what it refuses and in which words, what kubectl shows.
+//! The CRDs on a real API server: what it accepts, what it refuses with which message, and what kubectl shows.
 
 use anyhow::{Result, ensure};
 use rig::{ApiServer, Lab};
@@ -28,27 +28,27 @@ async fn manifests_are_accepted_or_refused_with_the_reason() -> Result<()> {
     for Case { what, manifest, refusal } in cases {
         let answer =
             api.kubectl_with(&manifest.to_string(), ["create", "--dry-run=server", "-f", "-"]).await?;
-        let words = words_of(&answer.stderr());
-        if answer.status.success() != refusal.is_none() || words != refusal.unwrap_or_default() {
-            wrong.push(format!("{what}:\n{}{words}", answer.stdout()));
+        let message = message_of(&answer.stderr());
+        if answer.status.success() != refusal.is_none() || message != refusal.unwrap_or_default() {
+            wrong.push(format!("{what}:\n{}{message}", answer.stdout()));
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     Ok(())
 }
 
-/// What kubectl prints, less its fixed frame: warnings, the name of the object, and the remark that more may be wrong.
-fn words_of(stderr: &str) -> String {
+/// What kubectl prints, without warnings, the name of the object, and the remark that more may be wrong.
+fn message_of(stderr: &str) -> String {
     let remark = "* <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
                   correct the existing errors to complete validation";
     let lines = stderr.lines().filter(|line| !line.starts_with("Warning:") && *line != remark);
-    let words = lines.collect::<Vec<_>>().join("\n");
-    let words = words.split_once("\" is invalid: ").map_or(words.as_str(), |(_, words)| words);
-    words.trim_start().trim_start_matches("* ").to_owned()
+    let message = lines.collect::<Vec<_>>().join("\n");
+    let message = message.split_once("\" is invalid: ").map_or(message.as_str(), |(_, message)| message);
+    message.trim_start().trim_start_matches("* ").to_owned()
 }
 
 #[tokio::test]
-async fn captures_are_fixed_and_the_rest_can_change() -> Result<()> {
+async fn captures_cannot_be_changed_and_other_fields_can() -> Result<()> {
     let lab = Lab::new().await?;
     let api = with_crds(&lab).await?;
     let apply = async |spec: &str| {
@@ -56,7 +56,7 @@ async fn captures_are_fixed_and_the_rest_can_change() -> Result<()> {
             "{{apiVersion: nmstate.io/v1, kind: NodeNetworkConfigurationPolicy, metadata: {{name: p}}, spec: {spec}}}"
         );
         let answer = api.kubectl_with(&manifest, ["apply", "--server-side", "-f", "-"]).await?;
-        Ok::<_, anyhow::Error>(words_of(&answer.stderr()))
+        Ok::<_, anyhow::Error>(message_of(&answer.stderr()))
     };
     let fixed = "spec.capture: Invalid value: invalid policy operation: capture field cannot be modified";
     assert_eq!(apply("{capture: {a: 'interfaces.name==\"eth1\"'}}").await?, "");
@@ -100,7 +100,7 @@ async fn kubectl_prints_the_known_columns() -> Result<()> {
     for (_, _, short) in objects {
         let table = api.kubectl(["get", short]).await?.success()?;
         shown.extend(
-            table.lines().map(|line| line.split_whitespace().map(age_as_word).collect::<Vec<_>>().join(" ")),
+            table.lines().map(|line| line.split_whitespace().map(mask_age).collect::<Vec<_>>().join(" ")),
         );
     }
     assert_eq!(
@@ -119,8 +119,8 @@ async fn kubectl_prints_the_known_columns() -> Result<()> {
     Ok(())
 }
 
-/// `12s` and `6y318d` depend on the day.
-fn age_as_word(word: &str) -> &str {
+/// Replaces ages such as `12s` and `6y318d`, which depend on the day.
+fn mask_age(word: &str) -> &str {
     let is_age = word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd', 'y']);
     if is_age { "<age>" } else { word }
 }
@@ -133,12 +133,12 @@ async fn kubectl_explains_the_additions() -> Result<()> {
     for field in ["canary", "maxFailures", "onFailure", "paused", "progressDeadline"] {
         ensure!(text.contains(&format!("  {field}\t<")), "{field} is not explained:\n{text}");
     }
-    ensure!(text.contains("How the policy spreads over its nodes"), "no description:\n{text}");
+    ensure!(text.contains("How the policy is rolled out"), "no description:\n{text}");
     Ok(())
 }
 
 #[tokio::test]
-async fn defaults_materialise_as_they_always_have() -> Result<()> {
+async fn defaults_are_those_of_kubernetes_nmstate() -> Result<()> {
     let lab = Lab::new().await?;
     let api = with_crds(&lab).await?;
     for version in ["v1", "v1beta1"] {

@@ -1,4 +1,4 @@
-//! Changes that live in NetworkManager's memory: nothing of them is on disk, whatever ends them.
+//! Changes in NetworkManager's memory: no part of them is ever on disk, however they end.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -14,16 +14,16 @@ use super::standalone::{slow_probe, with_address};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const LAWS_LIMIT: Duration = Duration::from_mins(30);
-const SOON: Duration = Duration::from_mins(1);
+const SHORT_LIMIT: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn the_laws_hold_in_memory() -> Result<()> {
-    let trial = Trial::new().await?;
-    let (before, disk) = (trial.node.snapshot().await?, trial.disk().await?);
-    let laws = trial.machine_host(&["--slowness=10", "laws", "eth1"], "").await?;
+    let fixture = EphemeralFixture::new().await?;
+    let (before, disk) = (fixture.node.snapshot().await?, fixture.disk().await?);
+    let laws = fixture.machine_host(&["--slowness=10", "laws", "eth1"], "").await?;
     assert_eq!(laws.json()?, "the laws hold");
-    trial.node.is_again(&before, SOON).await?;
-    assert_eq!(trial.disk().await?, disk);
+    fixture.node.wait_until_restored(&before, SHORT_LIMIT).await?;
+    assert_eq!(fixture.disk().await?, disk);
     Ok(())
 }
 
@@ -40,56 +40,56 @@ async fn the_laws_hold_in_memory_of_a_newer_network_manager() -> Result<()> {
         "-c",
         "grep -lE 'laws0|203.0.113' /etc/NetworkManager/system-connections/* || true",
     ]);
-    assert_eq!(profiles.await?.success()?, "", "something of it is on disk");
+    assert_eq!(profiles.await?.success()?, "", "a part of it is on disk");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_reboot_comes_back_with_what_is_on_disk_and_the_agent_makes_it_so_again() -> Result<()> {
-    let trial = Trial::new().await?;
-    let disk = trial.disk().await?;
-    // Something new, and something else for a card that has a profile on disk.
-    trial.policy("bridge", &with_address(), &json!({}))?;
+async fn after_a_reboot_only_profiles_on_disk_are_active_until_the_agent_applies_its_orders() -> Result<()> {
+    let fixture = EphemeralFixture::new().await?;
+    let disk = fixture.disk().await?;
+    // A new interface, and a change of a NIC that has a profile on disk.
+    fixture.policy("bridge", &with_address(), &json!({}))?;
     let mtu = json!({ "interfaces": [{ "name": "eth0", "type": "ethernet", "state": "up", "mtu": 1420 }] });
-    trial.policy("mtu", &mtu, &json!({}))?;
-    let output = trial.once().await?;
+    fixture.policy("mtu", &mtu, &json!({}))?;
+    let output = fixture.once().await?;
     ensure!(output.status.success(), "{}{}", output.stdout(), output.stderr());
-    let changed = trial.node.snapshot().await?;
+    let changed = fixture.node.snapshot().await?;
     ensure!(changed.mentions("10.98.0.77") && changed.mentions("1420"), "{changed:?}");
-    assert_eq!(trial.disk().await?, disk, "something of it is on disk");
+    assert_eq!(fixture.disk().await?, disk, "a part of it is on disk");
 
-    // A restart of NetworkManager is no reboot.
-    trial.node.stop_network_manager().await?;
-    trial.node.start_network_manager().await?;
-    wait::until(SOON, "the bridge to be there again", async || {
-        let now = trial.node.snapshot().await?;
+    // A restart of NetworkManager keeps the changes.
+    fixture.node.stop_network_manager().await?;
+    fixture.node.start_network_manager().await?;
+    wait::until(SHORT_LIMIT, "the bridge to be back", async || {
+        let now = fixture.node.snapshot().await?;
         ensure!(now.mentions("10.98.0.77") && now.mentions("1420"), "{now:?}");
         Ok(())
     })
     .await?;
-    assert_eq!(trial.disk().await?, disk);
+    assert_eq!(fixture.disk().await?, disk);
 
-    trial.node.reboot().await?;
-    let booted = trial.node.snapshot().await?;
+    fixture.node.reboot().await?;
+    let booted = fixture.node.snapshot().await?;
     ensure!(
         !booted.mentions("\"br1\"") && !booted.mentions("10.98.0.77"),
-        "it was to be forgotten: {booted:?}"
+        "a change has survived the reboot: {booted:?}"
     );
-    ensure!(booted.mentions(&trial.node.address()), "what is on disk is there: {booted:?}");
+    ensure!(booted.mentions(&fixture.node.address()), "the profile on disk is not active: {booted:?}");
 
-    let agent = trial.start(&[])?;
-    trial.appears("10.98.0.77").await?;
-    trial.appears("1420").await?;
+    let agent = fixture.start(&[])?;
+    fixture.until_present("10.98.0.77").await?;
+    fixture.until_present("1420").await?;
     drop(agent);
-    assert_eq!(trial.disk().await?, disk);
+    assert_eq!(fixture.disk().await?, disk);
     Ok(())
 }
 
 #[tokio::test]
-async fn whatever_takes_a_change_back_leaves_the_disk_as_it_was() -> Result<()> {
-    let trial = Trial::new().await?;
-    let (before, disk) = (trial.node.snapshot().await?, trial.disk().await?);
-    for case in ["rolled back", "killed", "forgotten by NetworkManager"] {
+async fn every_kind_of_rollback_leaves_the_disk_unchanged() -> Result<()> {
+    let fixture = EphemeralFixture::new().await?;
+    let (before, disk) = (fixture.node.snapshot().await?, fixture.disk().await?);
+    for case in ["rolled back", "killed", "lost by NetworkManager"] {
         // A probe holds the change open; in the first case it fails soon.
         let probes = match case {
             "rolled back" => {
@@ -101,112 +101,122 @@ async fn whatever_takes_a_change_back_leaves_the_disk_as_it_was() -> Result<()> 
         if let Some(interfaces) = desired["interfaces"].as_array_mut() {
             interfaces.push(json!({ "name": "eth0", "type": "ethernet", "state": "up", "mtu": 1420 }));
         }
-        trial.policy("p", &desired, &probes)?;
-        let agent = trial.start(&["--max-attempts=1", "--change-deadline=20"])?;
-        trial.appears("10.98.0.77").await.context(case)?;
+        fixture.policy("p", &desired, &probes)?;
+        let agent = fixture.start(&["--max-attempts=1", "--change-deadline=20"])?;
+        fixture.until_present("10.98.0.77").await.context(case)?;
         match case {
             "killed" => drop(agent),
             "rolled back" => {
-                trial.node.is_again(&before, SOON).await.context(case)?;
+                fixture.node.wait_until_restored(&before, SHORT_LIMIT).await.context(case)?;
                 drop(agent);
             }
             _ => {
-                trial.node.kill_network_manager().await?;
-                trial.node.start_network_manager().await?;
-                trial.node.is_again(&before, SOON).await.context(case)?;
+                fixture.node.kill_network_manager().await?;
+                fixture.node.start_network_manager().await?;
+                // Restored for a moment is not enough: an attempt to roll back that fails is undone in turn.
+                wait::until(SHORT_LIMIT, "the change to be rolled back for good", async || {
+                    let open = fixture.machine_host(&["list"], "").await?.json()?;
+                    ensure!(open == json!([]), "{open}");
+                    Ok(())
+                })
+                .await
+                .context(case)?;
+                fixture.node.wait_until_restored(&before, SHORT_LIMIT).await.context(case)?;
                 drop(agent);
             }
         }
-        trial.node.is_again(&before, SOON).await.context(case)?;
-        assert_eq!(trial.disk().await?, disk, "{case}");
-        fs::remove_dir_all(trial.folder("state")).context(case)?;
+        fixture.node.wait_until_restored(&before, SHORT_LIMIT).await.context(case)?;
+        assert_eq!(fixture.disk().await?, disk, "{case}");
+        fs::remove_dir_all(fixture.path("state")).context(case)?;
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn what_was_open_when_the_machine_went_down_is_not_put_back_into_the_next_life() -> Result<()> {
-    let trial = Trial::new().await?;
-    let disk = trial.disk().await?;
-    trial.policy("p", &with_address(), &slow_probe())?;
-    let agent = trial.start(&["--change-deadline=60"])?;
-    trial.appears("10.98.0.77").await?;
+async fn a_change_that_was_open_at_a_reboot_is_not_rolled_back_after_it() -> Result<()> {
+    let fixture = EphemeralFixture::new().await?;
+    let disk = fixture.disk().await?;
+    fixture.policy("p", &with_address(), &slow_probe())?;
+    let agent = fixture.start(&["--change-deadline=60"])?;
+    fixture.until_present("10.98.0.77").await?;
     drop(agent);
-    trial.node.reboot().await?;
-    let listed = trial.machine_host(&["list"], "").await?.json()?;
+    fixture.node.reboot().await?;
+    let listed = fixture.machine_host(&["list"], "").await?.json()?;
     assert_eq!(listed, json!([]), "the reboot has undone it");
-    assert_eq!(trial.disk().await?, disk);
+    assert_eq!(fixture.disk().await?, disk);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_to_be_absent_is_held_back_and_its_profile_stays_on_disk() -> Result<()> {
+async fn an_absent_interface_stays_down_and_its_profile_stays_on_disk() -> Result<()> {
     const LINK: &str = "\"ifname\":\"br5\"";
-    let trial = Trial::new().await?;
-    // A port that comes up brings its bridge with it.
+    let fixture = EphemeralFixture::new().await?;
+    // Activating the port activates its bridge, too.
     let bridge = "nmcli connection add type bridge ifname br5 con-name br5 ipv4.method disabled ipv6.method disabled && \
                   nmcli connection add type ethernet ifname eth2 con-name eth2 master br5 && nmcli connection up eth2";
-    trial.node.exec(["sh", "-c", bridge]).await?.success()?;
-    trial.appears(LINK).await?;
-    let disk = trial.disk().await?;
+    fixture.node.exec(["sh", "-c", bridge]).await?.success()?;
+    fixture.until_present(LINK).await?;
+    let disk = fixture.disk().await?;
     let absent = json!({ "interfaces": [{ "name": "br5", "type": "linux-bridge", "state": "absent" }] });
-    trial.policy("p", &absent, &json!({}))?;
+    fixture.policy("p", &absent, &json!({}))?;
     for expected in ["applied", "unchanged"] {
-        let output = trial.once().await?;
+        let output = fixture.once().await?;
         let text = output.stdout();
         ensure!(text.contains(&format!("p       {expected}")), "{text}{}", output.stderr());
         for _ in 0..2 {
-            let now = trial.node.snapshot().await?;
+            let now = fixture.node.snapshot().await?;
             ensure!(!now.mentions(LINK), "{now:?}");
-            // It does not come back with the next start of NetworkManager either.
-            trial.node.stop_network_manager().await?;
-            trial.node.start_network_manager().await?;
+            // It does not come back when NetworkManager starts again either.
+            fixture.node.stop_network_manager().await?;
+            fixture.node.start_network_manager().await?;
         }
-        assert_eq!(trial.disk().await?, disk);
+        assert_eq!(fixture.disk().await?, disk);
     }
-    trial.node.reboot().await?;
-    trial.appears(LINK).await.context("it is on disk, and so it is there after a reboot")
+    fixture.node.reboot().await?;
+    fixture.until_present(LINK).await.context("its profile is on disk, so it is back after a reboot")
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_in_memory_is_refused() -> Result<()> {
-    let trial = Trial::new().await?;
-    let disk = trial.disk().await?;
+async fn settings_that_cannot_be_kept_in_memory_are_refused() -> Result<()> {
+    let fixture = EphemeralFixture::new().await?;
+    let disk = fixture.disk().await?;
     let names = json!({ "interfaces": [{ "name": "eth1", "type": "ethernet", "state": "up", "alt-names": [{ "name": "uplink" }] }] });
-    trial.policy("p", &names, &json!({}))?;
-    let output = trial.once().await?;
+    fixture.policy("p", &names, &json!({}))?;
+    let output = fixture.once().await?;
     let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(output.status.code() == Some(1), "{text}{}", output.stderr());
     ensure!(text.contains("interfaces[eth1].alt-names") && text.contains("memory"), "{text}");
-    assert_eq!(trial.disk().await?, disk);
-    let output =
-        trial.node.exec([&trial.program, "standalone", "--policies=/run", "--persistence=ephemeral"]).await?;
+    assert_eq!(fixture.disk().await?, disk);
+    let output = fixture
+        .node
+        .exec([&fixture.program, "standalone", "--policies=/run", "--persistence=ephemeral"])
+        .await?;
     ensure!(output.status.code() == Some(2), "{}", output.stderr());
     ensure!(output.stderr().contains("Persistent or Ephemeral"), "{}", output.stderr());
     Ok(())
 }
 
 /// A node whose agent keeps its changes in memory.
-struct Trial {
+struct EphemeralFixture {
     lab: Lab,
     node: NmNode,
     program: String,
 }
 
-impl Trial {
+impl EphemeralFixture {
     async fn new() -> Result<Self> {
         let program = binaries::knmstate().await?.display().to_string();
         let lab = Lab::new().await?;
         lab.gateway().on().await?;
         lab.dns().on().await?;
         let node = lab.nm_node("node1").start().await?;
-        node.come_to_rest().await?;
-        fs::create_dir(lab.folder().join("policies"))?;
+        node.settle().await?;
+        fs::create_dir(lab.directory().join("policies"))?;
         Ok(Self { lab, node, program })
     }
 
-    fn folder(&self, name: &str) -> PathBuf {
-        self.lab.folder().join(name)
+    fn path(&self, name: &str) -> PathBuf {
+        self.lab.directory().join(name)
     }
 
     fn policy(&self, name: &str, desired: &Value, rest: &Value) -> Result<()> {
@@ -214,13 +224,13 @@ impl Trial {
         spec["desiredState"] = desired.clone();
         let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
             "metadata": { "name": name }, "spec": spec });
-        Ok(fs::write(self.folder("policies").join(format!("{name}.json")), policy.to_string())?)
+        Ok(fs::write(self.path("policies").join(format!("{name}.json")), policy.to_string())?)
     }
 
     fn call(&self, arguments: &[&str]) -> Invocation {
-        let folder = |flag: &str, name: &str| format!("--{flag}={}", self.folder(name).display());
+        let directory = |flag: &str, name: &str| format!("--{flag}={}", self.path(name).display());
         Invocation::new([&self.program, "standalone", "--node-name=node1"])
-            .args([folder("policies", "policies"), folder("state-dir", "state")])
+            .args([directory("policies", "policies"), directory("state-dir", "state")])
             .args(arguments.iter().copied())
             .env("NMSTATE_PERSISTENCE", "Ephemeral")
             .env("RUST_BACKTRACE", "0")
@@ -231,26 +241,26 @@ impl Trial {
     }
 
     fn start(&self, arguments: &[&str]) -> Result<Process> {
-        let log = self.folder("agent.log");
+        let log = self.path("agent.log");
         let _ = fs::remove_file(&log);
         self.node.enter(self.call(arguments)).start("agent", &log)
     }
 
     async fn machine_host(&self, arguments: &[&str], input: &str) -> Result<Output> {
         let program = binaries::machine_host().await?.display().to_string();
-        let journal = self.folder("state").join("journal").display().to_string();
+        let journal = self.path("state").join("journal").display().to_string();
         let call = Invocation::new([&program, "--memory-only", "--journal", &journal]);
         self.node.exec_with(call.args(arguments.iter().copied()).stdin(input.to_owned()), LAWS_LIMIT).await
     }
 
-    /// Everything of the network that is on the node's disk.
+    /// The checksums of the network configuration on the node's disk.
     async fn disk(&self) -> Result<String> {
         let script =
             "cd /etc && find NetworkManager hostname systemd/network -type f | sort | xargs sha256sum";
         self.node.exec(["sh", "-c", script]).await?.success()
     }
 
-    async fn appears(&self, text: &str) -> Result<()> {
+    async fn until_present(&self, text: &str) -> Result<()> {
         wait::until(LIMIT, text, async || {
             ensure!(self.node.snapshot().await?.mentions(text), "it is not there");
             Ok(())

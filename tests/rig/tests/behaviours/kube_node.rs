@@ -12,7 +12,7 @@ use rig::{ApiServer, KubeNode, Lab, images, kube_node, leftovers, process::Invoc
 use serde_json::{Value, json};
 
 const PODS_LIMIT: Duration = Duration::from_mins(2);
-const SOON: Duration = Duration::from_secs(20);
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_daemon_set_of_our_image_runs_and_leaves_nothing_behind() -> Result<()> {
@@ -30,7 +30,7 @@ async fn a_daemon_set_of_our_image_runs_and_leaves_nothing_behind() -> Result<()
     }
     nothing_written_reaches_the_machine(&node).await?;
 
-    // No role of the product stays by itself yet: it prints its CRDs, and the rig's own program keeps the pod.
+    // knmstate only prints its CRDs here; the rig's own program keeps the pod running.
     let pod_spec = json!({
         "hostNetwork": true,
         "initContainers": [privileged(container("knmstate", images::KNMSTATE, &["crds"]))],
@@ -54,7 +54,7 @@ async fn a_daemon_set_of_our_image_runs_and_leaves_nothing_behind() -> Result<()
     drop((node, api, lab));
     // At once, not after a while: removing its cgroups is the last thing that a node does.
     assert_eq!(leftovers::processes(&id)?, BTreeSet::new());
-    wait::until(SOON, "nothing to be left", async || {
+    wait::until(SHORT_LIMIT, "nothing to be left", async || {
         let left = leftovers::of_lab(&id)?;
         ensure!(left.is_empty(), "{left:#?}");
         Ok(())
@@ -97,7 +97,7 @@ async fn pods_are_reached_from_the_api_server_and_from_other_nodes() -> Result<(
         eventually_curls(other, "https://10.96.0.1/livez").await.context("the API server by its Service")?;
     }
 
-    // Without its kubelet a node goes on serving, and a new kubelet takes over what the old one left.
+    // Without its kubelet a node's pods go on serving, and a new kubelet takes them over.
     let (name, address) = pod_on(&pods, &node1)?;
     node1.stop_kubelet().await?;
     assert_eq!(curl(&node2, &format!("http://{address}:8080")).await?.trim(), name);
@@ -114,7 +114,7 @@ async fn nothing_written_reaches_the_machine(node: &KubeNode) -> Result<()> {
     for file in files {
         ensure!(!fs::exists(file)?, "{file} is on the machine");
     }
-    // The value that it has, so that nothing happens if the write goes through.
+    // Writes the current value, so that a write that succeeds changes nothing.
     let setting = "/proc/sys/vm/swappiness";
     let write = node.exec(["sh", "-c", &format!("cat {setting} >{setting}")]).await?;
     ensure!(
@@ -176,23 +176,23 @@ async fn curl(node: &KubeNode, url: &str) -> Result<String> {
         .success()
 }
 
-/// kube-proxy works on its own time.
+/// kube-proxy needs a moment to program a Service.
 async fn eventually_curls(node: &KubeNode, url: &str) -> Result<String> {
-    wait::until(SOON, url, async || curl(node, url).await).await
+    wait::until(SHORT_LIMIT, url, async || curl(node, url).await).await
 }
 
-/// What belongs to the machine and a node might be tempted to change.
+/// Settings of the machine that a node could change by mistake.
 async fn machine_state() -> Result<Vec<String>> {
     let mut state = Vec::from_iter(leftovers::machine_wide_names());
     for setting in ["net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"] {
         state.push(format!("{setting}={}", fs::read_to_string(format!("/proc/sys/{setting}"))?));
     }
-    for folder in
+    for directory in
         ["/var/lib/kubelet", "/var/lib/cni/networks", "/var/log/pods", "/etc/cni/net.d", "/run/containerd"]
     {
-        state.push(format!("{folder}: {:?}", fs::read_dir(folder).map(Iterator::count).ok()));
+        state.push(format!("{directory}: {:?}", fs::read_dir(directory).map(Iterator::count).ok()));
     }
-    let rules = Invocation::new(["nft", "list", "ruleset"]).run(SOON).await?.success()?;
+    let rules = Invocation::new(["nft", "list", "ruleset"]).run(SHORT_LIMIT).await?.success()?;
     state.push(rules);
     Ok(state)
 }

@@ -5,10 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use knmstate_agent::{
-    store::{Orders, ReportedNetwork, Store as _},
-    stores::kubernetes::{KubernetesStore, Options},
-};
+use knmstate_agent::{KubernetesStore, KubernetesStoreOptions, Orders, ReportedNetwork, Store as _};
 use knmstate_api::{
     NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationEnactmentStatus as Status,
     NodeNetworkState, names,
@@ -25,11 +22,11 @@ use tokio::{sync::watch, time::timeout};
 const NODE: &str = "node1";
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// For a handler that must find nothing to write.
-const ONLOOKER_RIGHTS: &str = r"
+/// For a handler that can write nothing.
+const READ_ONLY_RIGHTS: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: onlooker}
+metadata: {name: read-only}
 rules:
 - apiGroups: [nmstate.io]
   resources: [nodenetworkconfigurationenactments, nodenetworkstates]
@@ -37,29 +34,29 @@ rules:
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: onlooker}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: onlooker}
-subjects: [{kind: ServiceAccount, name: onlooker, namespace: nmstate}]
+metadata: {name: read-only}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: read-only}
+subjects: [{kind: ServiceAccount, name: read-only, namespace: nmstate}]
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: onlooker, namespace: nmstate}
+metadata: {name: read-only, namespace: nmstate}
 ";
 
 /// A cluster with one node, and what the handler of that node needs.
-struct Cluster {
+struct StoreFixture {
     api: ApiServer,
     enactments: Api<Enactment>,
     states: Api<NodeNetworkState>,
     _lab: Lab,
 }
 
-impl Cluster {
+impl StoreFixture {
     async fn start() -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.admit_product(&Settings::default()).await?;
-        api.kubectl_with(ONLOOKER_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
+        api.install_product_objects(&Settings::default()).await?;
+        api.kubectl_with(READ_ONLY_RIGHTS, ["apply", "-f", "-"]).await?.success()?;
         api.add_ready_node(NODE).await?;
         let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
         Ok(Self { api, enactments, states, _lab: lab })
@@ -70,8 +67,8 @@ impl Cluster {
     }
 
     /// A store that may write nothing.
-    async fn onlooker(&self) -> Result<KubernetesStore> {
-        self.store_with(&self.api.token("nmstate", "onlooker", BoundTo::Node(NODE)).await?).await
+    async fn read_only_store(&self) -> Result<KubernetesStore> {
+        self.store_with(&self.api.token("nmstate", "read-only", BoundTo::Node(NODE)).await?).await
     }
 
     async fn token(&self) -> Result<String> {
@@ -79,7 +76,7 @@ impl Cluster {
     }
 
     async fn store_with(&self, token: &str) -> Result<KubernetesStore> {
-        Ok(KubernetesStore::start(Options {
+        Ok(KubernetesStore::start(KubernetesStoreOptions {
             config: self.api.config_with_token(token).await?,
             node: NODE.to_owned(),
             relationship_labels: [(names::relationship::PART_OF.to_owned(), "tests".to_owned())].into(),
@@ -87,7 +84,7 @@ impl Cluster {
         })?)
     }
 
-    /// As the controller orders it.
+    /// Writes an order as the controller does.
     async fn order(&self, node: &str, policy: &str, generation: i64) -> Result<()> {
         let enactment = json!({
             "apiVersion": "nmstate.io/v1beta1",
@@ -107,7 +104,7 @@ impl Cluster {
         Ok(self.enactments.get(&names::enactment_name(NODE, policy)).await?)
     }
 
-    /// Versions of all that a handler writes: they move with every write that changes anything.
+    /// The resource versions of all that a handler writes.
     async fn versions(&self, policy: &str) -> Result<[Option<String>; 2]> {
         Ok([
             self.enactment(policy).await?.resource_version(),
@@ -144,19 +141,19 @@ fn with_mtu(mtu: u32) -> ReportedNetwork {
     network(&json!({"interfaces": [{"name": "eth1", "mtu": mtu}], "routes": {"config": [], "running": []}}))
 }
 
-/// Waits until the orders are these: `policy@generation`, blank between them.
+/// Waits until the orders are these: `policy@generation`, separated by blanks.
 async fn until_ordered(orders: &mut watch::Receiver<Option<Arc<Orders>>>, expected: &str) -> Result<()> {
-    let said = |orders: &Option<Arc<Orders>>| {
+    let shown = |orders: &Option<Arc<Orders>>| {
         orders.as_ref().map(|orders| {
-            let said =
+            let shown =
                 orders.iter().map(|(policy, order)| format!("{policy}@{}", order.spec.policy_generation));
-            said.collect::<Vec<_>>().join(" ")
+            shown.collect::<Vec<_>>().join(" ")
         })
     };
     let found =
-        timeout(LIMIT, orders.wait_for(|orders| said(orders).as_deref() == Some(expected))).await.is_ok();
+        timeout(LIMIT, orders.wait_for(|orders| shown(orders).as_deref() == Some(expected))).await.is_ok();
     if !found {
-        let found = said(&orders.borrow());
+        let found = shown(&orders.borrow());
         anyhow::bail!("the orders are {found:?}, not {expected:?}");
     }
     Ok(())
@@ -168,81 +165,81 @@ async fn delivered(store: &KubernetesStore) -> Result<()> {
 }
 
 #[tokio::test]
-async fn orders_come_and_go_with_enactments_of_the_node_alone() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let store = cluster.store().await?;
+async fn orders_follow_the_enactments_of_the_own_node_only() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    let store = fixture.store().await?;
     let mut orders = store.orders();
     until_ordered(&mut orders, "").await?;
     ensure!(store.api_access() == ApiAccess::Connected);
 
-    cluster.order("node2", "other", 1).await?;
-    cluster.order(NODE, "b", 1).await?;
-    cluster.order(NODE, "a", 1).await?;
+    fixture.order("node2", "other", 1).await?;
+    fixture.order(NODE, "b", 1).await?;
+    fixture.order(NODE, "a", 1).await?;
     until_ordered(&mut orders, "a@1 b@1").await?;
-    cluster.order(NODE, "b", 2).await?;
+    fixture.order(NODE, "b", 2).await?;
     until_ordered(&mut orders, "a@1 b@2").await?;
 
     orders.mark_unchanged();
-    store.tell("a", status(1, 1500));
+    store.report_status("a", status(1, 1500));
     delivered(&store).await?;
-    cluster.enactments.delete("node1.b", &DeleteParams::default()).await?;
+    fixture.enactments.delete("node1.b", &DeleteParams::default()).await?;
     timeout(LIMIT, orders.changed()).await??;
     until_ordered(&mut orders, "a@1").await?;
-    // The status of `a` went through the same watch before, and did not count as a change.
+    // The status of `a` came through the same watch before, and was not taken for a change of the orders.
     ensure!(!orders.has_changed()?);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_the_server_has_is_not_written_again_not_even_after_a_restart() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    cluster.order(NODE, "a", 1).await?;
-    let store = cluster.store().await?;
-    store.tell("a", status(1, 1500));
+async fn unchanged_statuses_are_not_written_again_even_after_a_restart() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    fixture.order(NODE, "a", 1).await?;
+    let store = fixture.store().await?;
+    store.report_status("a", status(1, 1500));
     store.publish(with_mtu(1500));
-    store.tell("a", status(1, 9000));
+    store.report_status("a", status(1, 9000));
     delivered(&store).await?;
-    assert_eq!(cluster.enactment("a").await?.status, status(1, 9000));
+    assert_eq!(fixture.enactment("a").await?.status, status(1, 9000));
 
-    let before = cluster.versions("a").await?;
-    store.tell("a", status(1, 9000));
+    let before = fixture.versions("a").await?;
+    store.report_status("a", status(1, 9000));
     store.publish(with_mtu(1500));
     delivered(&store).await?;
-    assert_eq!(cluster.versions("a").await?, before);
+    assert_eq!(fixture.versions("a").await?, before);
     drop(store);
 
-    // It may write nothing, and so is only done if there is nothing to write.
-    let onlooker = cluster.onlooker().await?;
-    onlooker.tell("a", status(1, 9000));
-    onlooker.publish(with_mtu(1500));
-    delivered(&onlooker).await?;
-    assert_eq!(cluster.versions("a").await?, before);
-    onlooker.publish(with_mtu(9000));
-    ensure!(!onlooker.flush(Duration::from_secs(1)).await, "an onlooker has written");
-    drop(onlooker);
+    // It can write nothing, so it is done only if there is nothing to write.
+    let read_only = fixture.read_only_store().await?;
+    read_only.report_status("a", status(1, 9000));
+    read_only.publish(with_mtu(1500));
+    delivered(&read_only).await?;
+    assert_eq!(fixture.versions("a").await?, before);
+    read_only.publish(with_mtu(9000));
+    ensure!(!read_only.flush(Duration::from_secs(1)).await, "it has written without rights");
+    drop(read_only);
 
-    let store = cluster.store().await?;
+    let store = fixture.store().await?;
     store.publish(with_mtu(1500));
-    store.tell("a", status(2, 9000));
+    store.report_status("a", status(2, 9000));
     delivered(&store).await?;
-    let [_, state] = cluster.versions("a").await?;
+    let [_, state] = fixture.versions("a").await?;
     assert_eq!(state, before[1]);
     assert_eq!(
-        cluster.enactment("a").await?.status,
+        fixture.enactment("a").await?.status,
         status(2, 9000),
-        "retries of generation 1 are forgotten"
+        "the retries of generation 1 are dropped"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_node_state_belongs_to_its_node_and_comes_back_when_deleted() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let store = cluster.store().await?;
+async fn a_node_state_is_owned_by_its_node_and_created_again_when_deleted() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    let store = fixture.store().await?;
     store.publish(with_mtu(1500));
     delivered(&store).await?;
-    let first = cluster.states.get(NODE).await?;
-    let node: Node = Api::all(cluster.api.client()).get(NODE).await?;
+    let first = fixture.states.get(NODE).await?;
+    let node: Node = Api::all(fixture.api.client()).get(NODE).await?;
     assert_eq!(
         serde_json::to_value(first.owner_references())?,
         json!([{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node.uid()}])
@@ -254,9 +251,9 @@ async fn a_node_state_belongs_to_its_node_and_comes_back_when_deleted() -> Resul
     assert_eq!(first.status.host_network_manager_version, "1.42.4");
     ensure!(first.status.last_successful_update_time.is_some());
 
-    cluster.states.delete(NODE, &DeleteParams::default()).await?;
-    let again = wait::until(LIMIT, "the node state to be made again", async || {
-        let again = cluster.states.get(NODE).await?;
+    fixture.states.delete(NODE, &DeleteParams::default()).await?;
+    let again = wait::until(LIMIT, "the node state to be created again", async || {
+        let again = fixture.states.get(NODE).await?;
         ensure!(again.status.current_state.is_some(), "no status yet");
         Ok(again)
     })
@@ -268,19 +265,19 @@ async fn a_node_state_belongs_to_its_node_and_comes_back_when_deleted() -> Resul
 }
 
 #[tokio::test]
-async fn a_report_can_be_asked_for_and_moves_nothing_by_itself() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    let store = cluster.store().await?;
+async fn a_report_can_be_requested_and_writes_nothing_if_nothing_changed() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    let store = fixture.store().await?;
     store.publish(with_mtu(1500));
     delivered(&store).await?;
-    let shown = cluster.states.get(NODE).await?.status;
+    let shown = fixture.states.get(NODE).await?.status;
     for value in ["1", "2"] {
         let label = json!({"metadata": {"labels": {names::FORCE_REFRESH_LABEL: value}}});
-        let labelled = cluster.states.patch(NODE, &PatchParams::default(), &Patch::Merge(label)).await?;
-        timeout(LIMIT, store.refresh_wanted()).await.context("nobody heard of it")?;
+        let labelled = fixture.states.patch(NODE, &PatchParams::default(), &Patch::Merge(label)).await?;
+        timeout(LIMIT, store.refresh_requested()).await.context("the request was not noticed")?;
         store.publish(with_mtu(1500));
         delivered(&store).await?;
-        let after = cluster.states.get(NODE).await?;
+        let after = fixture.states.get(NODE).await?;
         assert_eq!(after.resource_version(), labelled.resource_version());
         assert_eq!(after.status, shown);
     }
@@ -288,20 +285,20 @@ async fn a_report_can_be_asked_for_and_moves_nothing_by_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_another_handler_left_is_taken_over() -> Result<()> {
-    let cluster = Cluster::start().await?;
+async fn the_node_state_of_another_handler_is_taken_over() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
     // As kubernetes-nmstate writes it: by updates, with no spec.
     let left: NodeNetworkState = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
     let manager = PostParams { field_manager: Some("manager".to_owned()), ..PostParams::default() };
-    let mut left = cluster.states.create(&manager, &left).await?;
+    let mut left = fixture.states.create(&manager, &left).await?;
     left.status = serde_json::from_value(json!({
         "currentState": {"interfaces": [], "ovn": {}, "dns-resolver": {"config": {"search": ["left.over"]}}},
         "lastSuccessfulUpdateTime": "2001-01-01T00:00:00Z",
         "handlerNetworkManagerVersion": "1.0",
     }))?;
-    cluster.states.replace_status(NODE, &manager, &left).await?;
+    fixture.states.replace_status(NODE, &manager, &left).await?;
 
-    let store = cluster.store().await?;
+    let store = fixture.store().await?;
     let state = json!({
         "dns-resolver": {"config": {"server": ["192.0.2.1"]}},
         "interfaces": [{"name": "eth1", "mac-address": null}],
@@ -309,86 +306,86 @@ async fn what_another_handler_left_is_taken_over() -> Result<()> {
     });
     store.publish(network(&state));
     delivered(&store).await?;
-    let shown = cluster.states.get(NODE).await?;
+    let shown = fixture.states.get(NODE).await?;
     assert_eq!(serde_json::to_value(&shown.status.current_state)?, state);
     assert_eq!(shown.status.handler_network_manager_version, "");
     assert_eq!(shown.spec.node_name.as_deref(), Some(NODE));
 
     drop(store);
-    let onlooker = cluster.onlooker().await?;
-    onlooker.publish(network(&state));
-    delivered(&onlooker).await
+    let read_only = fixture.read_only_store().await?;
+    read_only.publish(network(&state));
+    delivered(&read_only).await
 }
 
 #[tokio::test]
-async fn a_frozen_server_is_noticed_and_gets_the_newest_when_it_is_back() -> Result<()> {
-    let cluster = Cluster::start().await?;
-    cluster.order(NODE, "a", 1).await?;
-    let store = cluster.store().await?;
+async fn a_frozen_server_is_detected_and_gets_the_latest_status_when_it_is_back() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    fixture.order(NODE, "a", 1).await?;
+    let store = fixture.store().await?;
     let mut orders = store.orders();
     until_ordered(&mut orders, "a@1").await?;
     store.publish(with_mtu(1500));
     delivered(&store).await?;
 
-    cluster.api.freeze()?;
+    fixture.api.freeze()?;
     for generation in 1..=3 {
-        store.tell("a", status(generation, 1500));
+        store.report_status("a", status(generation, 1500));
         store.publish(with_mtu(9000 + u32::try_from(generation)?));
-        ensure!(!store.flush(Duration::from_secs(7)).await, "a frozen server took something");
+        ensure!(!store.flush(Duration::from_secs(7)).await, "a frozen server accepted something");
     }
-    wait::until(Duration::from_secs(25), "the freeze to be noticed", async || {
+    wait::until(Duration::from_secs(25), "the freeze to be detected", async || {
         ensure!(store.api_access() == ApiAccess::Unreachable, "still connected");
         Ok(())
     })
     .await?;
-    cluster.api.resume()?;
+    fixture.api.resume()?;
 
     ensure!(store.flush(Duration::from_secs(45)).await, "not delivered");
-    wait::until(LIMIT, "the newest to stand", async || {
-        assert_eq!(cluster.enactment("a").await?.status, status(3, 1500));
-        let state = cluster.states.get(NODE).await?.status.current_state;
+    wait::until(LIMIT, "the latest node state to be written", async || {
+        assert_eq!(fixture.enactment("a").await?.status, status(3, 1500));
+        let state = fixture.states.get(NODE).await?.status.current_state;
         ensure!(state == Some(with_mtu(9003).state), "{state:?}");
         Ok(())
     })
     .await?;
-    cluster.order(NODE, "a", 3).await?;
+    fixture.order(NODE, "a", 3).await?;
     until_ordered(&mut orders, "a@3").await?;
     ensure!(store.api_access() == ApiAccess::Connected);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_server_that_was_gone_gets_the_newest_when_it_is_back() -> Result<()> {
-    let mut cluster = Cluster::start().await?;
-    cluster.order(NODE, "a", 1).await?;
-    cluster.order(NODE, "b", 1).await?;
-    let store = cluster.store().await?;
+async fn a_server_that_was_down_gets_the_latest_status_when_it_is_back() -> Result<()> {
+    let mut fixture = StoreFixture::start().await?;
+    fixture.order(NODE, "a", 1).await?;
+    fixture.order(NODE, "b", 1).await?;
+    let store = fixture.store().await?;
     let mut orders = store.orders();
     until_ordered(&mut orders, "a@1 b@1").await?;
 
-    let token = cluster.token().await?;
-    cluster.api.crash();
-    wait::until(LIMIT, "the end of the server to be noticed", async || {
+    let token = fixture.token().await?;
+    fixture.api.crash();
+    wait::until(LIMIT, "the crash of the server to be detected", async || {
         ensure!(store.api_access() == ApiAccess::Unreachable, "still connected");
         Ok(())
     })
     .await?;
-    // A handler that is started now waits for its orders and keeps what it has to say.
-    let late = cluster.store_with(&token).await?;
+    // A handler that is started now waits for its orders and keeps its report.
+    let late = fixture.store_with(&token).await?;
     late.publish(with_mtu(1500));
     for generation in 1..=3 {
-        store.tell("a", status(generation, 1500));
-        store.tell("b", status(generation, 9000));
-        ensure!(!store.flush(Duration::from_secs(1)).await, "a server that is gone took something");
+        store.report_status("a", status(generation, 1500));
+        store.report_status("b", status(generation, 9000));
+        ensure!(!store.flush(Duration::from_secs(1)).await, "a server that is down accepted something");
     }
     ensure!(late.orders().borrow().is_none());
-    cluster.api.start_again().await?;
+    fixture.api.start_again().await?;
 
     ensure!(store.flush(Duration::from_secs(45)).await, "not delivered");
-    assert_eq!(cluster.enactment("a").await?.status, status(3, 1500));
-    assert_eq!(cluster.enactment("b").await?.status, status(3, 9000));
+    assert_eq!(fixture.enactment("a").await?.status, status(3, 1500));
+    assert_eq!(fixture.enactment("b").await?.status, status(3, 9000));
     until_ordered(&mut late.orders(), "a@1 b@1").await?;
     delivered(&late).await?;
-    assert_eq!(cluster.states.get(NODE).await?.status.current_state, Some(with_mtu(1500).state));
+    assert_eq!(fixture.states.get(NODE).await?.status.current_state, Some(with_mtu(1500).state));
     Ok(())
 }

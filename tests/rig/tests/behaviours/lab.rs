@@ -1,4 +1,4 @@
-//! A lab leaves nothing behind, whatever ends the test, and labs do not see each other.
+//! A lab leaves nothing behind, however the test ends, and labs are isolated from each other.
 
 use std::{cell::Cell, panic::AssertUnwindSafe, process::Stdio, time::Duration};
 
@@ -33,7 +33,7 @@ async fn three_nodes_and_an_api_server_leave_nothing_behind() -> Result<()> {
 
     assert_gone(&id).await?;
     // Tasks that served the lab hold its network until the runtime has had a moment to drop them.
-    wait::until(Duration::from_secs(10), "the namespaces to go", async || {
+    wait::until(Duration::from_secs(10), "the namespaces to be removed", async || {
         let alive = leftovers::alive(&namespaces)?;
         ensure!(alive.is_empty(), "{alive:?}");
         Ok(())
@@ -52,7 +52,7 @@ async fn a_panic_leaves_nothing_behind() -> Result<()> {
         id.set(lab.id().to_owned());
         panic!("as a failing test does");
     };
-    ensure!(AssertUnwindSafe(test).catch_unwind().await.is_err(), "the test was to panic");
+    ensure!(AssertUnwindSafe(test).catch_unwind().await.is_err(), "the test did not panic");
     assert_gone(&id.take()).await
 }
 
@@ -82,21 +82,21 @@ async fn sigkill_leaves_nothing_that_the_next_lab_does_not_remove() -> Result<()
     ensure!(during.len() > 5, "the search for leftovers finds too little to be trusted: {during:#?}");
     child.kill().await?;
 
-    // What only the kernel can end for us is gone without any help …
+    // Processes, and what hangs on them, end with their parent …
     wait::until(Duration::from_secs(10), "the processes to die with their parent", async || {
         let left = leftovers::of_lab(&id)?;
-        let swept_later = |what: &String| what.starts_with("folder") || what.starts_with("cgroup");
+        let swept_later = |what: &String| what.starts_with("directory") || what.starts_with("cgroup");
         ensure!(left.iter().all(swept_later), "{left:#?}");
         Ok(())
     })
     .await?;
-    // … and the rest goes with the next lab.
+    // … and the next lab removes the rest.
     let _next = Lab::new().await?;
     assert_gone(&id).await
 }
 
 #[tokio::test]
-async fn labs_use_the_same_addresses_and_do_not_meet() -> Result<()> {
+async fn labs_use_the_same_addresses_and_are_isolated() -> Result<()> {
     let (one, other) = tokio::try_join!(Lab::new(), Lab::new())?;
     let address = "10.99.0.1:4000".parse()?;
     let _listener = one.network().listen(address).await?;

@@ -1,11 +1,11 @@
-//! What the rig promises, proved on the parts themselves. One binary, so that it is linked once and runs in parallel.
+//! The tests on real parts: API server, NetworkManager, kernels. One binary, linked once and run in parallel.
 
 mod admission_rules;
 mod admission_webhook;
 mod api_server;
 mod catalogue;
 mod cluster;
-mod controller_doors;
+mod controller_listeners;
 mod crds;
 mod delivery;
 mod ephemeral;

@@ -1,4 +1,4 @@
-//! A node of namespaces: a real NetworkManager, real services, and faults on demand.
+//! A namespace node: a real NetworkManager, real services, and faults on demand.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rig::{Lab, NmNode, Primary, binaries, process::Invocation, wait};
 use serde_json::{Value, json};
 
 const APPLY_LIMIT: Duration = Duration::from_mins(1);
-const SOON: Duration = Duration::from_secs(20);
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_static_address_is_applied_through_nmstate() -> Result<()> {
@@ -28,7 +28,7 @@ async fn a_static_address_is_applied_through_nmstate() -> Result<()> {
 }
 
 #[tokio::test]
-async fn services_go_and_come_back() -> Result<()> {
+async fn services_can_be_switched_off_and_on() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.nm_node("node1").start().await?;
     ensure!(pings(&node, "10.99.0.254").await?, "the gateway is on from the start");
@@ -54,12 +54,12 @@ async fn dhcp_gives_a_lease_only_while_it_is_on() -> Result<()> {
         let link = node.exec(["ip", "-j", "-4", "addr", "show", "eth0"]).await?.json()?[0].clone();
         Ok::<_, anyhow::Error>(addresses(&link).into_iter().find(|address| address.starts_with("10.99.0.1")))
     };
-    wait::until(SOON, "a lease", async || leased().await?.context("no address")).await?;
+    wait::until(SHORT_LIMIT, "a lease", async || leased().await?.context("no address")).await?;
     eventually_pings(&node, "10.99.0.254").await?;
 
     lab.dhcp().off().await?;
     let attempt = node.exec(["nmcli", "--wait", "3", "device", "connect", "eth1"]).await?;
-    ensure!(!attempt.status.success(), "eth1 got a lease from nobody: {}", attempt.stdout());
+    ensure!(!attempt.status.success(), "eth1 got a lease without a server: {}", attempt.stdout());
     Ok(())
 }
 
@@ -84,22 +84,23 @@ async fn network_manager_can_be_stopped_killed_and_started() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_process_that_takes_its_time_to_end_is_waited_for() -> Result<()> {
+async fn a_process_that_ends_slowly_is_waited_for() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.nm_node("node1").start().await?;
-    let (up, down) = (lab.folder().join("up"), lab.folder().join("down"));
+    let (up, down) = (lab.directory().join("up"), lab.directory().join("down"));
     let script = format!(
         "trap 'sleep 1; touch {}; exit' TERM; touch {}; while :; do sleep 0.1; done",
         down.display(),
         up.display()
     );
-    let process =
-        node.enter(Invocation::new(["bash", "-c", &script])).start("slow", &lab.folder().join("slow.log"))?;
-    wait::until(SOON, "the process to be up", async || Ok(std::fs::metadata(&up)?)).await?;
+    let process = node
+        .enter(Invocation::new(["bash", "-c", &script]))
+        .start("slow", &lab.directory().join("slow.log"))?;
+    wait::until(SHORT_LIMIT, "the process to be up", async || Ok(std::fs::metadata(&up)?)).await?;
 
-    process.terminate(SOON).await?;
+    process.terminate(SHORT_LIMIT).await?;
 
-    ensure!(down.exists(), "it was taken for dead while it was ending");
+    ensure!(down.exists(), "terminate returned before the process had ended");
     Ok(())
 }
 
@@ -116,7 +117,7 @@ async fn a_cable_can_be_pulled_and_packets_can_be_lost() -> Result<()> {
     eventually_pings(&node, "10.99.0.1").await?;
 
     node.nic(0).pull().await?;
-    wait::until(SOON, "the carrier to go", async || {
+    wait::until(SHORT_LIMIT, "the carrier to be lost", async || {
         ensure!(carrier(&node).await? == "0", "still there");
         Ok(())
     })
@@ -132,7 +133,7 @@ async fn a_node_changes_nothing_of_the_machine() -> Result<()> {
     let before = read();
     let lab = Lab::new().await?;
     let node = lab.nm_node("node1").start().await?;
-    wait::until(SOON, "the node's own resolver", async || {
+    wait::until(SHORT_LIMIT, "the node's own resolver", async || {
         let resolver = node.exec(["cat", "/etc/resolv.conf"]).await?.success()?;
         ensure!(resolver.contains("10.99.0.53"), "{resolver}");
         Ok(())
@@ -155,7 +156,7 @@ async fn pings(node: &NmNode, address: &str) -> Result<bool> {
 }
 
 async fn eventually_pings(node: &NmNode, address: &str) -> Result<()> {
-    wait::until(SOON, &format!("{address} to answer"), async || {
+    wait::until(SHORT_LIMIT, &format!("{address} to answer"), async || {
         ensure!(pings(node, address).await?, "no answer");
         Ok(())
     })

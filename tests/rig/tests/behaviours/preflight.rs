@@ -1,9 +1,9 @@
-//! What cannot work is refused before anything is tried; and what looks like it and works is applied.
+//! Documents that cannot work are refused before a change begins, and similar ones that can work are applied.
 //!
-//! That nothing was tried shows in the names of NetworkManager's checkpoints: it counts them, and every change begins
-//! with one.
+//! The names of NetworkManager's checkpoints show that no change has begun: they are numbered, and every change creates
+//! one.
 
-mod open;
+mod accepted;
 mod refused;
 
 use std::{path::Path, time::Duration};
@@ -13,11 +13,11 @@ use rig::{Lab, NmNode, Output, UmlNode, binaries, process::Invocation};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_mins(4);
-/// The program keeps to no limit that a node on a busy machine could need.
-const SLOW: &str = "--slowness=10";
+/// Multiplies the time limits of the program, so that a node on a busy machine does not exceed them.
+const SLOWNESS: &str = "--slowness=10";
 
-/// A node of either kind, with the program that puts the host on trial.
-struct Trial {
+/// A node of either kind, with the program that calls the host on it.
+struct PreflightFixture {
     node: Node,
     program: String,
     _lab: Lab,
@@ -28,12 +28,12 @@ enum Node {
     OwnKernel(Box<UmlNode>),
 }
 
-impl Trial {
+impl PreflightFixture {
     async fn on_namespaces() -> Result<Self> {
         let program = binaries::machine_host().await?.display().to_string();
         let lab = Lab::new().await?;
         let node = lab.nm_node("node1").start().await?;
-        node.come_to_rest().await?;
+        node.settle().await?;
         Ok(Self { node: Node::Namespaces(Box::new(node)), program, _lab: lab })
     }
 
@@ -57,18 +57,18 @@ impl Trial {
 
     async fn change(&self, desired: &Value) -> Result<Value> {
         let call =
-            Invocation::new([&self.program, "--journal=/run/journal", SLOW, "change", "--deadline=120"])
+            Invocation::new([&self.program, "--journal=/run/journal", SLOWNESS, "change", "--deadline=120"])
                 .stdin(desired.to_string())
                 .env("RUST_BACKTRACE", "0");
         self.run(call).await?.json()
     }
 
-    /// It has to work, and is the network then.
-    async fn works(&self, what: &str, interfaces: &Value) -> Result<()> {
-        self.all_works(what, &json!({ "interfaces": interfaces })).await
+    /// Applies these interfaces, which has to succeed.
+    async fn applies(&self, what: &str, interfaces: &Value) -> Result<()> {
+        self.applies_document(what, &json!({ "interfaces": interfaces })).await
     }
 
-    async fn all_works(&self, what: &str, desired: &Value) -> Result<()> {
+    async fn applies_document(&self, what: &str, desired: &Value) -> Result<()> {
         let applied = self.change(desired).await.context(what.to_owned())?;
         ensure!(applied.get("ok").is_some(), "{what}: {applied}");
         Ok(())
@@ -92,7 +92,7 @@ impl Trial {
         Ok(links)
     }
 
-    /// The number that the next checkpoint would have had.
+    /// The number of the next checkpoint, which this creates and destroys.
     async fn count_checkpoints(&self) -> Result<u64> {
         let manager = "org.freedesktop.NetworkManager";
         let call = |method: &str, arguments: &[&str]| {
@@ -109,7 +109,7 @@ impl Trial {
         Ok(number.parse()?)
     }
 
-    /// Each document is refused with this kind of error and a text that begins so, and nothing has been tried.
+    /// Each document is refused with this kind of error and a text with this beginning, and no change has begun.
     async fn all_are_refused(&self, table: &[(Value, &str, &str)]) -> Result<()> {
         let (before, counted) = (self.kernel().await?, self.count_checkpoints().await?);
         for (desired, kind, text) in table {
@@ -120,7 +120,7 @@ impl Trial {
                 "{text}: {refused}"
             );
         }
-        assert_eq!(self.count_checkpoints().await?, counted + 1, "something was tried");
+        assert_eq!(self.count_checkpoints().await?, counted + 1, "a change has begun");
         assert_eq!(self.kernel().await?, before);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Virtual functions of a card: reported as they are, and as before when a change of them fails.
+//! Virtual functions of a NIC: they are reported, and restored when a change of them fails.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(4);
 
 #[tokio::test]
-async fn a_failed_change_gives_the_former_functions_back() -> Result<()> {
+async fn a_failed_change_restores_the_former_functions() -> Result<()> {
     let lab = Lab::new().await?;
-    let node = lab.uml_node("node1").simulated_cards(1).start().await?;
+    let node = lab.uml_node("node1").simulated_nics(1).start().await?;
     let settings = json!([
         { "id": 0, "mac-address": "02:98:00:00:00:A0", "vlan-id": 102, "qos": 5, "trust": true, "spoof-check": true,
           "min-tx-rate": 100, "max-tx-rate": 1000 },
@@ -23,8 +23,8 @@ async fn a_failed_change_gives_the_former_functions_back() -> Result<()> {
     assert_eq!(before.as_array().map(Vec::len), Some(2), "{before:#}");
     reported(&node, 2, &settings).await?;
 
-    // Nobody has this address, so the change is made and found wanting.
-    let probes = json!([{ "name": "nobody", "timeout": "3s", "ping": { "host": "10.99.0.99" } }]);
+    // No host has this address, so the change is applied and its probe fails.
+    let probes = json!([{ "name": "no-host", "timeout": "3s", "ping": { "host": "10.99.0.99" } }]);
     let other = json!([{ "id": 0, "mac-address": "02:98:00:00:00:B0", "vlan-id": 103, "trust": false }]);
     let outcome = once(&node, &json!({ "desiredState": functions(3, &other), "probes": probes })).await?;
     ensure!(
@@ -42,7 +42,7 @@ fn functions(count: u32, settings: &Value) -> Value {
         "ethernet": { "sr-iov": { "total-vfs": count, "vfs": settings } } }] })
 }
 
-/// Carries out a policy of this one, and says how it went.
+/// Applies a policy with this spec.
 async fn once(node: &UmlNode, spec: &Value) -> Result<Output> {
     let policy = json!({ "apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy",
         "metadata": { "name": "functions" }, "spec": spec });
@@ -55,19 +55,19 @@ async fn once(node: &UmlNode, spec: &Value) -> Result<Output> {
     node.exec_with(call, LIMIT).await
 }
 
-/// The functions as the kernel tells them.
+/// The functions in the kernel.
 async fn in_kernel(node: &UmlNode) -> Result<Value> {
     let links = node.exec(["ip", "-j", "link", "show", "sim0"]).await?.json()?;
     Ok(links[0]["vfinfo_list"].clone())
 }
 
-/// The report has all of them, with an interface each.
+/// Checks that all of them are reported, with an interface each.
 async fn reported(node: &UmlNode, count: u32, settings: &Value) -> Result<()> {
     let shown =
         node.run_binary(&binaries::knmstate().await?, ["node", "show", "--json"], "").await?.json()?;
-    let cards = shown["interfaces"].as_array().context("a list of interfaces")?;
-    let card = cards.iter().find(|card| card["name"] == "sim0").context("sim0 is not reported")?;
-    let found = &card["ethernet"]["sr-iov"];
+    let interfaces = shown["interfaces"].as_array().context("a list of interfaces")?;
+    let nic = interfaces.iter().find(|nic| nic["name"] == "sim0").context("sim0 is not reported")?;
+    let found = &nic["ethernet"]["sr-iov"];
     ensure!(found["total-vfs"] == count, "{found:#}");
     for (index, expected) in settings.as_array().into_iter().flatten().enumerate() {
         let function = &found["vfs"][index];

@@ -1,4 +1,4 @@
-//! `knmstate standalone` on a real NetworkManager: what is ordered is there, or everything is as before with a reason.
+//! `knmstate standalone` on a real NetworkManager: policies are applied, or rolled back with a reason.
 
 use std::{
     fs,
@@ -17,87 +17,87 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_mins(3);
-const SOON: Duration = Duration::from_secs(20);
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn policies_become_the_network_and_a_second_run_touches_nothing() -> Result<()> {
-    let trial = Trial::new().await?;
-    trial.policy("10-bridge", &with_address())?;
-    trial.policy("20-routes", &json!({ "routes": { "config": [
+async fn policies_are_applied_and_a_second_run_changes_nothing() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    fixture.policy("10-bridge", &with_address())?;
+    fixture.policy("20-routes", &json!({ "routes": { "config": [
         { "destination": "198.51.100.0/24", "next-hop-interface": "br1", "next-hop-address": "10.98.0.254", "table-id": 254 }
     ] } }))?;
-    let first = trial.once().await?;
+    let first = fixture.once().await?;
     ensure!(first.status.code() == Some(0), "{}{}", first.stdout(), first.stderr());
     for line in ["10-bridge  applied", "20-routes  applied"] {
         ensure!(first.stdout().contains(line), "{}", first.stdout());
     }
-    let kernel = trial.node.snapshot().await?;
+    let kernel = fixture.node.snapshot().await?;
     ensure!(kernel.mentions("10.98.0.77") && kernel.mentions("198.51.100.0/24"), "{kernel:?}");
-    let status = trial.enactment("10-bridge")?;
+    let status = fixture.enactment("10-bridge")?;
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
-    // The machine's own kernel has no VLAN filtering on bridges; nothing is made of that but a remark.
+    // The machine's own kernel has no VLAN filtering on bridges, which only adds a note.
     assert!(status["notes"][0].as_str().is_some_and(|note| note.contains("br1")), "{status}");
-    let state = fs::read_to_string(trial.output.join("nns-node1.yaml"))?;
+    let state = fs::read_to_string(fixture.output.join("nns-node1.yaml"))?;
     ensure!(state.contains("10.98.0.77") && state.contains("hostNetworkManagerVersion"), "{state}");
 
-    let times = trial.times_of_output()?;
-    let second = trial.once().await?;
+    let times = fixture.times_of_output()?;
+    let second = fixture.once().await?;
     ensure!(second.stdout().contains("10-bridge  unchanged"), "{}", second.stdout());
-    assert_eq!(trial.node.snapshot().await?, kernel);
-    assert_eq!(trial.times_of_output()?, times, "what is said already is not written again");
+    assert_eq!(fixture.node.snapshot().await?, kernel);
+    assert_eq!(fixture.times_of_output()?, times, "unchanged output was written again");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_policy_that_takes_the_default_route_is_rolled_back_within_15_seconds() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    trial.policy(
+async fn a_policy_that_removes_the_default_route_is_rolled_back_within_15_seconds() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
+    fixture.policy(
         "cut-off",
         &json!({ "routes": { "config": [
         { "destination": "0.0.0.0/0", "next-hop-interface": "eth0", "state": "absent" }
     ] } }),
     )?;
     let began = Instant::now();
-    let output = trial.once().await?;
+    let output = fixture.once().await?;
     let took = began.elapsed();
-    trial.rolled_back(
+    fixture.rolled_back(
         &output,
         "cut-off",
         &["probe \"default-gateway\"", "10.99.0.254", "no default route is left"],
     )?;
-    trial.node.is_again(&before, SOON).await?;
+    fixture.node.wait_until_restored(&before, SHORT_LIMIT).await?;
     ensure!(took < Duration::from_secs(15), "it took {took:?}");
     println!("default route: rolled back and reported after {took:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_policy_that_takes_the_only_name_server_is_rolled_back_within_15_seconds() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    trial.policy(
+async fn a_policy_that_removes_the_only_name_server_is_rolled_back_within_15_seconds() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
+    fixture.policy(
         "mute",
         &json!({ "dns-resolver": { "config": { "server": [], "search": [] } },
         "interfaces": [{ "name": "eth0", "type": "ethernet", "state": "up", "ipv4": {
             "enabled": true, "dhcp": false, "address": [{ "ip": "10.99.0.11", "prefix-length": 24 }] } }] }),
     )?;
     let began = Instant::now();
-    let output = trial.once().await?;
+    let output = fixture.once().await?;
     let took = began.elapsed();
-    trial.rolled_back(&output, "mute", &["probe \"name-servers\"", "10.99.0.53"])?;
-    trial.node.is_again(&before, SOON).await?;
+    fixture.rolled_back(&output, "mute", &["probe \"name-servers\"", "10.99.0.53"])?;
+    fixture.node.wait_until_restored(&before, SHORT_LIMIT).await?;
     ensure!(took < Duration::from_secs(15), "it took {took:?}");
     println!("name server: rolled back and reported after {took:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_gateway_that_no_longer_answers_is_noticed() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
+async fn a_gateway_that_no_longer_answers_is_detected() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
     // The address stays, but in a network of its own: the gateway is configured and cannot be reached.
-    trial.policy_with(
+    fixture.policy_with(
         "stray",
         &json!({ "interfaces": [{ "name": "eth0", "type": "ethernet", "state": "up", "ipv4": {
         "enabled": true, "dhcp": false, "address": [{ "ip": "10.55.0.11", "prefix-length": 24 }] } }],
@@ -107,17 +107,17 @@ async fn a_gateway_that_no_longer_answers_is_noticed() -> Result<()> {
         ] } }),
         &json!({ "probes": [{ "name": "gateway", "timeout": "5s", "builtIn": "DefaultGateway" }] }),
     )?;
-    let output = trial.once_with(&["--max-attempts=1"]).await?;
-    trial.rolled_back(&output, "stray", &["probe \"gateway\"", "10.55.0.254", "within 5 s"])?;
-    trial.node.is_again(&before, SOON).await
+    let output = fixture.once_with(&["--max-attempts=1"]).await?;
+    fixture.rolled_back(&output, "stray", &["probe \"gateway\"", "10.55.0.254", "within 5 s"])?;
+    fixture.node.wait_until_restored(&before, SHORT_LIMIT).await
 }
 
 #[tokio::test]
 async fn without_gateway_and_name_server_a_policy_is_available_at_once() -> Result<()> {
-    let trial = Trial::with(Primary::Unconfigured).await?;
-    trial.policy("bridge", &with_address())?;
+    let fixture = StandaloneFixture::with(Primary::Unconfigured).await?;
+    fixture.policy("bridge", &with_address())?;
     let began = Instant::now();
-    let output = trial.once().await?;
+    let output = fixture.once().await?;
     let took = began.elapsed();
     ensure!(output.status.success(), "{}{}", output.stdout(), output.stderr());
     ensure!(took < Duration::from_secs(5), "it took {took:?}");
@@ -126,51 +126,55 @@ async fn without_gateway_and_name_server_a_policy_is_available_at_once() -> Resu
 }
 
 #[tokio::test]
-async fn killed_between_apply_and_commit_the_node_is_as_before_and_the_order_is_tried_again() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    trial.policy_with("p", &with_address(), &slow_probe())?;
-    let agent = trial.start(&["--change-deadline=8"])?;
-    trial.appears("10.98.0.77").await?;
-    // SIGKILL is what a handle does when it is dropped.
+async fn killed_between_apply_and_commit_the_change_is_rolled_back_and_the_order_is_retried() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
+    fixture.policy_with("p", &with_address(), &slow_probe())?;
+    let agent = fixture.start(&["--change-deadline=8"])?;
+    fixture.until_present("10.98.0.77").await?;
+    // Dropping the handle sends SIGKILL.
     drop(agent);
     let began = Instant::now();
-    trial.node.is_again(&before, Duration::from_secs(8 + 5)).await?;
-    println!("killed agent: as before after {:?} of 8 s", began.elapsed());
+    fixture.node.wait_until_restored(&before, Duration::from_secs(8 + 5)).await?;
+    println!("killed agent: rolled back after {:?} of 8 s", began.elapsed());
 
-    // Its next life knows of the attempt, and goes on from there; and what is open when it starts is rolled back.
-    let again = trial.start(&["--change-deadline=60"])?;
-    trial.appears("10.98.0.77").await?;
+    // The next process counts this attempt, and a change that is open when a process starts is rolled back.
+    let again = fixture.start(&["--change-deadline=60"])?;
+    fixture.until_present("10.98.0.77").await?;
     drop(again);
-    let third = trial.start(&["--change-deadline=60"])?;
-    wait::until(LIMIT, "the enactment to tell of the interruptions", async || {
-        let status = trial.enactment("p")?;
+    let third = fixture.start(&["--change-deadline=60"])?;
+    wait::until(LIMIT, "the enactment to show the interruptions", async || {
+        let status = fixture.enactment("p")?;
         ensure!(status["retryCount"]["1"].as_i64() >= Some(2), "{status}");
         Ok(())
     })
     .await?;
     third.signal(Signal::SIGTERM)?;
-    trial.node.is_again(&before, SOON).await?;
+    fixture.node.wait_until_restored(&before, SHORT_LIMIT).await?;
     drop(third);
     Ok(())
 }
 
 #[tokio::test]
-async fn network_manager_that_ends_in_the_middle_leaves_no_half_done_change() -> Result<()> {
+async fn a_change_is_rolled_back_when_network_manager_ends_during_it() -> Result<()> {
     for end in ["stop", "kill"] {
-        let trial = Trial::new().await?;
-        let before = trial.node.snapshot().await?;
-        trial.policy_with("p", &with_address(), &slow_probe())?;
-        let agent = trial.start(&["--max-attempts=1"])?;
-        trial.appears("10.98.0.77").await?;
+        let fixture = StandaloneFixture::new().await?;
+        let before = fixture.node.snapshot().await?;
+        fixture.policy_with("p", &with_address(), &slow_probe())?;
+        let agent = fixture.start(&["--max-attempts=1"])?;
+        fixture.until_present("10.98.0.77").await?;
         match end {
-            "stop" => trial.node.stop_network_manager().await?,
-            _ => trial.node.kill_network_manager().await?,
+            "stop" => fixture.node.stop_network_manager().await?,
+            _ => fixture.node.kill_network_manager().await?,
         }
-        trial.node.start_network_manager().await?;
-        let status = trial.settled("p").await.with_context(|| format!("after {end}"))?;
+        fixture.node.start_network_manager().await?;
+        let status = fixture.settled("p").await.with_context(|| format!("after {end}"))?;
         assert_eq!(shown(&status), "Failing FailedToConfigure", "after {end}: {status}");
-        trial.node.is_again(&before, Duration::from_mins(1)).await.with_context(|| format!("after {end}"))?;
+        fixture
+            .node
+            .wait_until_restored(&before, Duration::from_mins(1))
+            .await
+            .with_context(|| format!("after {end}"))?;
         drop(agent);
     }
     Ok(())
@@ -178,119 +182,122 @@ async fn network_manager_that_ends_in_the_middle_leaves_no_half_done_change() ->
 
 #[tokio::test]
 async fn an_apply_that_hangs_is_bounded() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
-    trial.policy("p", &many_bridges())?;
-    let agent = trial.start(&["--max-attempts=1", "--change-deadline=6"])?;
-    wait::until(SOON, "the note of the checkpoint", async || {
-        let note = fs::read_to_string(trial.state.join("journal/open-change.json"))?;
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
+    fixture.policy("p", &many_bridges())?;
+    let agent = fixture.start(&["--max-attempts=1", "--change-deadline=6"])?;
+    wait::until(SHORT_LIMIT, "the checkpoint in the journal", async || {
+        let note = fs::read_to_string(fixture.state.join("journal/open-change.json"))?;
         ensure!(note.contains("Checkpoint/"), "not yet");
         Ok(())
     })
     .await?;
-    trial.node.signal_network_manager("STOP").await?;
+    fixture.node.signal_network_manager("STOP").await?;
     let began = Instant::now();
-    let status = trial.settled("p").await?;
+    let status = fixture.settled("p").await?;
     println!("hanging apply: failed after {:?}", began.elapsed());
     assert_eq!(shown(&status), "Failing FailedToConfigure", "{status}");
-    trial.node.signal_network_manager("CONT").await?;
-    trial.node.is_again(&before, Duration::from_mins(1)).await?;
+    fixture.node.signal_network_manager("CONT").await?;
+    fixture.node.wait_until_restored(&before, Duration::from_mins(1)).await?;
     drop(agent);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_change_of_the_machine_is_reported_and_a_change_of_the_folder_is_carried_out() -> Result<()> {
-    let trial = Trial::new().await?;
-    let agent = trial.start(&[])?;
-    let state = trial.output.join("nns-node1.yaml");
-    trial.until_file(&state, "eth0").await?;
-    trial.node.exec(["ip", "addr", "add", "10.97.0.1/24", "dev", "eth2"]).await?.success()?;
-    trial.until_file(&state, "10.97.0.1").await?;
-    trial.policy("p", &with_address())?;
-    let status = trial.settled("p").await?;
+async fn changes_of_the_machine_are_reported_and_changes_of_the_policies_are_applied() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let agent = fixture.start(&[])?;
+    let state = fixture.output.join("nns-node1.yaml");
+    fixture.until_file(&state, "eth0").await?;
+    fixture.node.exec(["ip", "addr", "add", "10.97.0.1/24", "dev", "eth2"]).await?.success()?;
+    fixture.until_file(&state, "10.97.0.1").await?;
+    fixture.policy("p", &with_address())?;
+    let status = fixture.settled("p").await?;
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
-    trial.until_file(&state, "10.98.0.77").await?;
-    // A mistake in a file that was good does not touch what is there.
-    fs::write(trial.policies.join("p.yaml"), "kind: [")?;
-    wait::until(SOON, "the mistake in the log", async || {
+    fixture.until_file(&state, "10.98.0.77").await?;
+    // A mistake in a file that was correct before changes nothing.
+    fs::write(fixture.policies.join("p.yaml"), "kind: [")?;
+    wait::until(SHORT_LIMIT, "the mistake in the log", async || {
         ensure!(agent.log_tail(50).contains("p.yaml: line 1"), "{}", agent.log_tail(50));
         Ok(())
     })
     .await?;
-    ensure!(trial.node.snapshot().await?.mentions("10.98.0.77"), "the policy was let go");
-    fs::remove_file(trial.policies.join("p.yaml"))?;
-    wait::until(SOON, "the enactment to go", async || {
-        ensure!(!trial.output.join("nnce-node1.p.yaml").exists(), "it is still there");
+    ensure!(fixture.node.snapshot().await?.mentions("10.98.0.77"), "the policy was undone");
+    fs::remove_file(fixture.policies.join("p.yaml"))?;
+    wait::until(SHORT_LIMIT, "the enactment to be deleted", async || {
+        ensure!(!fixture.output.join("nnce-node1.p.yaml").exists(), "it is still there");
         Ok(())
     })
     .await?;
-    ensure!(trial.node.snapshot().await?.mentions("10.98.0.77"), "what a policy made stays when it goes");
+    ensure!(
+        fixture.node.snapshot().await?.mentions("10.98.0.77"),
+        "the deletion of the policy undid its change"
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn restarted_twenty_times_with_everything_applied_it_moves_nothing() -> Result<()> {
-    let trial = Trial::new().await?;
-    trial.policy("bridge", &with_address())?;
-    ensure!(trial.once().await?.status.success());
-    trial.node.bridges_come_to_rest().await?;
-    let monitor = trial.node.enter(Invocation::new(["ip", "monitor", "link", "address", "route", "rule"]));
-    let monitor = monitor.start("monitor", &trial.lab.folder().join("monitor.log"))?;
+async fn restarted_twenty_times_with_everything_applied_it_changes_nothing() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    fixture.policy("bridge", &with_address())?;
+    ensure!(fixture.once().await?.status.success());
+    fixture.node.wait_for_bridges().await?;
+    let monitor = fixture.node.enter(Invocation::new(["ip", "monitor", "link", "address", "route", "rule"]));
+    let monitor = monitor.start("monitor", &fixture.lab.directory().join("monitor.log"))?;
     // Timers of the kernel are late by up to an eighth of their length.
     let mut last = (monitor.log_tail(10_000), Instant::now());
-    wait::until(LIMIT, "the kernel to be at rest", async || {
-        let heard = monitor.log_tail(10_000);
-        if heard != last.0 {
-            last = (heard, Instant::now());
+    wait::until(LIMIT, "the network to settle", async || {
+        let log = monitor.log_tail(10_000);
+        if log != last.0 {
+            last = (log, Instant::now());
         }
-        ensure!(last.1.elapsed() >= Duration::from_secs(3), "it still moves: {}", last.0);
+        ensure!(last.1.elapsed() >= Duration::from_secs(3), "it still changes: {}", last.0);
         Ok(())
     })
     .await?;
-    let (heard, times) = (monitor.log_tail(10_000), trial.times_of_output()?);
+    let (log, times) = (monitor.log_tail(10_000), fixture.times_of_output()?);
     for _ in 0..20 {
-        let output = trial.once().await?;
+        let output = fixture.once().await?;
         ensure!(output.stdout().contains("unchanged"), "{}", output.stdout());
     }
-    assert_eq!(monitor.log_tail(10_000), heard, "the kernel was told something");
-    assert_eq!(trial.times_of_output()?, times, "something was written");
-    // It would have been heard.
-    trial.node.exec(["ip", "addr", "add", "10.97.0.1/24", "dev", "eth2"]).await?.success()?;
-    wait::until(SOON, "the monitor", async || {
-        ensure!(monitor.log_tail(10_000) != heard, "it hears nothing");
+    assert_eq!(monitor.log_tail(10_000), log, "the network was changed");
+    assert_eq!(fixture.times_of_output()?, times, "something was written");
+    // The monitor works.
+    fixture.node.exec(["ip", "addr", "add", "10.97.0.1/24", "dev", "eth2"]).await?.success()?;
+    wait::until(SHORT_LIMIT, "the monitor to record the change", async || {
+        ensure!(monitor.log_tail(10_000) != log, "it records nothing");
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn after_a_reboot_orders_on_disk_are_carried_out_anew() -> Result<()> {
-    let trial = Trial::new().await?;
-    trial.policy("bridge", &with_address())?;
-    ensure!(trial.once().await?.status.success());
-    // A machine that forgets: no profile survives, no interface but hardware.
-    trial.node.stop_network_manager().await?;
-    trial
+async fn after_a_reboot_orders_on_disk_are_applied_again() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    fixture.policy("bridge", &with_address())?;
+    ensure!(fixture.once().await?.status.success());
+    // As after a reboot without a disk: no profiles are left, and no interfaces except hardware.
+    fixture.node.stop_network_manager().await?;
+    fixture
         .node
         .exec(["sh", "-c", "rm -f /etc/NetworkManager/system-connections/br1* /etc/NetworkManager/system-connections/eth1*; ip link del br1; ip addr flush dev eth1"])
         .await?
         .success()?;
-    trial.node.start_network_manager().await?;
-    ensure!(!trial.node.snapshot().await?.mentions("10.98.0.77"), "it was to be forgotten");
-    let agent = trial.start(&[])?;
-    trial.appears("10.98.0.77").await?;
+    fixture.node.start_network_manager().await?;
+    ensure!(!fixture.node.snapshot().await?.mentions("10.98.0.77"), "the bridge is still there");
+    let agent = fixture.start(&[])?;
+    fixture.until_present("10.98.0.77").await?;
     drop(agent);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_within_seconds_and_nothing_is_touched() -> Result<()> {
-    let trial = Trial::new().await?;
-    let before = trial.node.snapshot().await?;
+async fn errors_are_reported_within_seconds_and_nothing_is_changed() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
+    let before = fixture.node.snapshot().await?;
     let kind = |name: &str| json!({ "interfaces": [{ "name": "x0", "type": name, "state": "up" }] });
     let captured = json!({ "interfaces": [{ "name": "{{ capture.gw.interfaces.0.name }}", "mtu": 1400 }] });
-    for (case, desired, rest, said) in [
+    for (case, desired, rest, expected) in [
         (
             "unknown-key",
             json!({ "interfaces": [{ "name": "eth1", "mtuu": 1 }] }),
@@ -307,34 +314,34 @@ async fn what_is_wrong_is_said_within_seconds_and_nothing_is_touched() -> Result
         ("no-capture", captured.clone(), json!({}), "capture"),
         ("empty-capture", captured, json!({ "capture": { "gw": "interfaces.name==\"eth77\"" } }), "gw"),
     ] {
-        trial.policy_with(case, &desired, &rest)?;
+        fixture.policy_with(case, &desired, &rest)?;
         let began = Instant::now();
-        let output = trial.once().await?;
+        let output = fixture.once().await?;
         let took = began.elapsed();
         let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(output.status.code() == Some(1), "{case}: {text}{}", output.stderr());
-        ensure!(text.contains(&format!("{case} failed")) && text.contains(said), "{case}: {text}");
+        ensure!(text.contains(&format!("{case} failed")) && text.contains(expected), "{case}: {text}");
         ensure!(text.contains(&format!("{case}.yaml: ")), "{case}: no file: {text}");
         ensure!(took < Duration::from_secs(5), "{case} took {took:?}");
-        fs::remove_file(trial.policies.join(format!("{case}.yaml")))?;
+        fs::remove_file(fixture.policies.join(format!("{case}.yaml")))?;
     }
-    fs::write(trial.policies.join("bad.yaml"), "apiVersion: nmstate.io/v1\nkind: [")?;
-    trial.policy("good", &with_address())?;
-    let output = trial.once().await?;
+    fs::write(fixture.policies.join("bad.yaml"), "apiVersion: nmstate.io/v1\nkind: [")?;
+    fixture.policy("good", &with_address())?;
+    let output = fixture.once().await?;
     ensure!(output.status.code() == Some(2), "{}", output.stdout());
     ensure!(
         output.stderr().contains("bad.yaml: line ") && output.stderr().contains("nothing was changed"),
         "{}",
         output.stderr()
     );
-    assert_eq!(trial.node.snapshot().await?, before);
+    assert_eq!(fixture.node.snapshot().await?, before);
     Ok(())
 }
 
-/// The classic: a bridge takes over the card, the addresses and the routes of whatever carries the default route.
+/// The usual case: a bridge takes over NIC, addresses and routes of the interface with the default route.
 #[tokio::test]
-async fn a_bridge_takes_over_the_way_out_and_what_was_captured_stays() -> Result<()> {
-    let trial = Trial::new().await?;
+async fn a_bridge_takes_over_the_default_route_and_captures_are_kept() -> Result<()> {
+    let fixture = StandaloneFixture::new().await?;
     let capture = json!({
         "default-gw": "routes.running.destination==\"0.0.0.0/0\"",
         "base-iface": "interfaces.name==capture.default-gw.routes.running.0.next-hop-interface",
@@ -350,27 +357,27 @@ async fn a_bridge_takes_over_the_way_out_and_what_was_captured_stays() -> Result
         }],
         "routes": { "config": "{{ capture.bridge-routes.routes.running }}" },
     });
-    trial.policy_with("way-out", &desired, &json!({ "capture": capture }))?;
-    let output = trial.once().await?;
+    fixture.policy_with("way-out", &desired, &json!({ "capture": capture }))?;
+    let output = fixture.once().await?;
     ensure!(output.status.success(), "{}{}", output.stdout(), output.stderr());
-    let route = trial.node.exec(["ip", "route", "show", "default"]).await?.success()?;
+    let route = fixture.node.exec(["ip", "route", "show", "default"]).await?.success()?;
     ensure!(route.contains("dev br-ex"), "{route}");
-    let status = trial.enactment("way-out")?;
+    let status = fixture.enactment("way-out")?;
     assert_eq!(status["capturedStates"]["base-iface"]["state"]["interfaces"][0]["name"], "eth0", "{status}");
     let probes = status["probes"].as_array().cloned().unwrap_or_default();
     let gateway = probes.iter().find(|probe| probe["name"] == "default-gateway");
     assert_eq!(gateway.map(|probe| &probe["after"]), Some(&json!("Passed")), "{status}");
 
-    // The default route is now on the bridge; resolved anew, the bridge would be put on top of itself.
-    let kernel = trial.node.snapshot().await?;
-    let again = trial.once().await?;
+    // The default route is on the bridge now: resolved again, the captures would make the bridge a port of itself.
+    let kernel = fixture.node.snapshot().await?;
+    let again = fixture.once().await?;
     ensure!(again.stdout().contains("way-out  unchanged"), "{}", again.stdout());
-    assert_eq!(trial.node.snapshot().await?, kernel);
+    assert_eq!(fixture.node.snapshot().await?, kernel);
     Ok(())
 }
 
 /// A node, and the program in it.
-pub(crate) struct Trial {
+pub(crate) struct StandaloneFixture {
     pub(crate) lab: Lab,
     pub(crate) node: NmNode,
     program: String,
@@ -379,11 +386,11 @@ pub(crate) struct Trial {
     state: PathBuf,
 }
 
-impl Trial {
+impl StandaloneFixture {
     pub(crate) async fn new() -> Result<Self> {
-        let trial = Self::with(Primary::Static).await?;
-        trial.node.come_to_rest().await?;
-        Ok(trial)
+        let fixture = Self::with(Primary::Static).await?;
+        fixture.node.settle().await?;
+        Ok(fixture)
     }
 
     async fn with(primary: Primary) -> Result<Self> {
@@ -394,10 +401,10 @@ impl Trial {
             lab.dns().on().await?;
         }
         let node = lab.nm_node("node1").primary(primary).start().await?;
-        let folder = lab.folder().to_owned();
-        fs::create_dir(folder.join("policies"))?;
+        let directory = lab.directory().to_owned();
+        fs::create_dir(directory.join("policies"))?;
         let (policies, output, state) =
-            (folder.join("policies"), folder.join("output"), folder.join("state"));
+            (directory.join("policies"), directory.join("output"), directory.join("state"));
         Ok(Self { lab, node, program, policies, output, state })
     }
 
@@ -415,12 +422,12 @@ impl Trial {
     }
 
     fn call(&self, arguments: &[&str]) -> Invocation {
-        let folder = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
         Invocation::new([&self.program, "standalone", "--node-name=node1"])
             .args([
-                folder("policies", &self.policies),
-                folder("output", &self.output),
-                folder("state-dir", &self.state),
+                option("policies", &self.policies),
+                option("output", &self.output),
+                option("state-dir", &self.state),
             ])
             .args(arguments.iter().copied())
             .env("RUST_BACKTRACE", "0")
@@ -435,7 +442,7 @@ impl Trial {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Process> {
-        let log = self.lab.folder().join("agent.log");
+        let log = self.lab.directory().join("agent.log");
         let _ = fs::remove_file(&log);
         self.node.enter(self.call(arguments)).start("agent", &log)
     }
@@ -448,7 +455,7 @@ impl Trial {
 
     /// Waits until an order is carried out or has failed for good.
     pub(crate) async fn settled(&self, policy: &str) -> Result<Value> {
-        wait::until(LIMIT, "the order to be settled", async || {
+        wait::until(LIMIT, "the order to be finished", async || {
             let status = self.enactment(policy)?;
             let shown = shown(&status);
             ensure!(shown.starts_with("Available") || shown.starts_with("Failing"), "{status}");
@@ -457,7 +464,7 @@ impl Trial {
         .await
     }
 
-    async fn appears(&self, address: &str) -> Result<()> {
+    async fn until_present(&self, address: &str) -> Result<()> {
         wait::until(LIMIT, address, async || {
             ensure!(self.node.snapshot().await?.mentions(address), "it is not there");
             Ok(())
@@ -466,16 +473,16 @@ impl Trial {
     }
 
     async fn until_file(&self, path: &Path, text: &str) -> Result<()> {
-        wait::until(SOON, text, async || {
+        wait::until(SHORT_LIMIT, text, async || {
             ensure!(fs::read_to_string(path)?.contains(text), "it is not in {}", path.display());
             Ok(())
         })
         .await
     }
 
-    pub(crate) fn rolled_back(&self, output: &Output, policy: &str, said: &[&str]) -> Result<()> {
-        let text = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
-        ensure!(output.status.code() == Some(1), "{text}{}", output.stderr());
+    pub(crate) fn rolled_back(&self, output: &Output, policy: &str, expected: &[&str]) -> Result<()> {
+        let table = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(output.status.code() == Some(1), "{table}{}", output.stderr());
         let status = self.enactment(policy)?;
         assert_eq!(shown(&status), "Failing FailedToConfigure", "{status}");
         let conditions = status["conditions"].as_array().into_iter().flatten();
@@ -483,9 +490,9 @@ impl Trial {
             .filter(|one| one["type"] == "Failing")
             .filter_map(|one| one["message"].as_str())
             .collect();
-        for word in said.iter().chain(&["rolled back: the network is as it was before"]) {
-            ensure!(message.contains(word), "{word:?} is not said: {message}");
-            ensure!(text.contains(word), "{word:?} is not in the table: {text}");
+        for text in expected.iter().chain(&["rolled back: the network is as it was before"]) {
+            ensure!(message.contains(text), "{text:?} is not in: {message}");
+            ensure!(table.contains(text), "{text:?} is not in the table: {table}");
         }
         println!("{message}");
         Ok(())
@@ -514,7 +521,7 @@ pub(crate) fn shown(status: &Value) -> String {
     })
 }
 
-/// A bridge on a card, with an address.
+/// A bridge on a NIC, with an address.
 pub(crate) fn with_address() -> Value {
     json!({ "interfaces": [
         { "name": "br1", "type": "linux-bridge", "state": "up",
@@ -523,7 +530,7 @@ pub(crate) fn with_address() -> Value {
     ] })
 }
 
-/// So much that applying it takes seconds.
+/// A change that takes seconds to apply.
 fn many_bridges() -> Value {
     let bridges: Vec<Value> = (10..20)
         .map(|number| json!({ "name": format!("br{number}"), "type": "linux-bridge", "state": "up", "bridge": { "port": [] } }))
@@ -531,7 +538,7 @@ fn many_bridges() -> Value {
     json!({ "interfaces": bridges })
 }
 
-/// One that keeps the change open for a while, and fails in the end: nobody listens there.
+/// A probe that keeps the change open for a while, and fails in the end because the port is closed.
 pub(crate) fn slow_probe() -> Value {
     json!({ "probes": [{ "name": "web", "timeout": "60s", "tcp": { "host": "10.99.0.254", "port": 81 } }] })
 }

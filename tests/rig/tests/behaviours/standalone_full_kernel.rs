@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(4);
 
 #[tokio::test]
-async fn bonds_vlans_and_trunks_are_made_once_and_then_left_alone() -> Result<()> {
+async fn bonds_vlans_and_trunks_are_created_once_and_not_changed_again() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").start().await?;
-    // By name the VLAN comes first; by need it comes after the bond that it stands on.
+    // The policies are sorted by name, but the VLAN needs the bond.
     policy(
         &node,
         "a-vlan",

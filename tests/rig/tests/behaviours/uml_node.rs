@@ -1,4 +1,4 @@
-//! A node with a kernel of its own: what the machine's kernel lacks, applied through nmstate and seen on the wire.
+//! A node with a kernel of its own: what the machine's kernel lacks, applied through nmstate and tested with traffic.
 
 use std::{
     path::Path,
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 const APPLY_LIMIT: Duration = Duration::from_mins(2);
-const SOON: Duration = Duration::from_secs(20);
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn a_full_kernel_boots_with_network_manager_and_three_cards() -> Result<()> {
+async fn a_full_kernel_boots_with_network_manager_and_three_nics() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").start().await?;
     let devices = node.exec(["nmcli", "-t", "-f", "DEVICE,STATE", "device"]).await?.success()?;
@@ -32,7 +32,7 @@ async fn a_full_kernel_boots_with_network_manager_and_three_cards() -> Result<()
         let words = ["ip", "link", "add"].into_iter().chain(kind.split(' '));
         node.exec(words).await?.success().with_context(|| kind.to_owned())?;
     }
-    // The question that every nmstate retrieve asks, and that panics this kernel where its own driver hears it.
+    // Every retrieve of nmstate sends this request, which panics this kernel if its own network driver gets it.
     node.exec(["ethtool", "--show-ring", "*"]).await?;
     node.exec(["true"]).await?.success()?;
     Ok(())
@@ -50,7 +50,7 @@ async fn each_userland_has_its_version_of_network_manager() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_open_vswitch_bridge_is_made_through_nmstate_and_carries_traffic() -> Result<()> {
+async fn an_open_vswitch_bridge_is_created_through_nmstate_and_carries_traffic() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").open_vswitch().start().await?;
     apply(&node, &json!({"interfaces": [
@@ -59,25 +59,25 @@ async fn an_open_vswitch_bridge_is_made_through_nmstate_and_carries_traffic() ->
          "ipv4": {"enabled": true, "dhcp": false, "address": [{"ip": "10.98.0.80", "prefix-length": 24}]}},
     ]}))
     .await?;
-    // The kernel's part of Open vSwitch, and not the slow one in a process.
+    // The datapath of the kernel, and not the one in user space.
     let datapath = node.exec(["ovs-dpctl", "show"]).await?.success()?;
     ensure!(datapath.contains("eth1") && datapath.contains("inside (internal)"), "{datapath}");
     eventually(&node, &["ping", "-c1", "-W1", "10.98.0.1"]).await
 }
 
 #[tokio::test]
-async fn a_simulated_card_splits_into_functions_with_interfaces() -> Result<()> {
+async fn a_simulated_nic_has_virtual_functions_with_interfaces() -> Result<()> {
     let lab = Lab::new().await?;
-    let node = lab.uml_node("node1").simulated_cards(2).start().await?;
-    let cards = async || node.exec(["nmcli", "-t", "-f", "DEVICE,STATE", "device"]).await?.success();
-    let found = cards().await?;
+    let node = lab.uml_node("node1").simulated_nics(2).start().await?;
+    let devices = async || node.exec(["nmcli", "-t", "-f", "DEVICE,STATE", "device"]).await?.success();
+    let found = devices().await?;
     for expected in ["eth3:disconnected", "sim0:disconnected", "sim1:disconnected", "mgmt0:unmanaged"] {
-        ensure!(found.lines().any(|card| card == expected), "no {expected} in\n{found}");
+        ensure!(found.lines().any(|device| device == expected), "no {expected} in\n{found}");
     }
     let device = "/sys/class/net/sim0/device";
     node.exec(["sh", "-c", &format!("echo 2 >{device}/sriov_numvfs")]).await?.success()?;
-    wait::until(SOON, "interfaces of the functions", async || {
-        let found = cards().await?;
+    wait::until(SHORT_LIMIT, "interfaces of the functions", async || {
+        let found = devices().await?;
         ensure!(found.contains("sim0v0:disconnected") && found.contains("sim0v1:disconnected"), "{found}");
         Ok(())
     })
@@ -88,8 +88,8 @@ async fn a_simulated_card_splits_into_functions_with_interfaces() -> Result<()> 
     assert_eq!(links[0]["vfinfo_list"].as_array().map(Vec::len), Some(2), "{links:#}");
 
     node.exec(["sh", "-c", &format!("echo 0 >{device}/sriov_numvfs")]).await?.success()?;
-    wait::until(SOON, "the functions to go", async || {
-        let found = cards().await?;
+    wait::until(SHORT_LIMIT, "the functions to be removed", async || {
+        let found = devices().await?;
         ensure!(!found.contains("sim0v"), "{found}");
         Ok(())
     })
@@ -132,7 +132,7 @@ async fn two_nodes_talk_through_tagged_vlans_over_bonds() -> Result<()> {
     let (one, two) = tokio::try_join!(lab.uml_node("node1").start(), lab.uml_node("node2").start())?;
     let (first, second) = (vlan_on_bond("10.100.0.1"), vlan_on_bond("10.100.0.2"));
     tokio::try_join!(apply(&one, &first), apply(&two, &second))?;
-    // Frames of full size: the tag comes on top of them.
+    // Frames of full size: the tag makes them longer.
     eventually(&one, &["ping", "-c1", "-W1", "-M", "do", "-s", "1472", "10.100.0.2"]).await?;
 
     let active = one.exec(["cat", "/sys/class/net/bond0/bonding/active_slave"]).await?.success()?;
@@ -165,7 +165,7 @@ async fn a_guest_reaches_a_server_in_the_lab() -> Result<()> {
         Ok::<_, anyhow::Error>(peer.ip().to_string())
     };
     let ask = node.exec(["bash", "-c", "cat </dev/tcp/10.99.0.1/8080"]);
-    let (peer, answer) = tokio::time::timeout(SOON, async { tokio::try_join!(serve, ask) }).await??;
+    let (peer, answer) = tokio::time::timeout(SHORT_LIMIT, async { tokio::try_join!(serve, ask) }).await??;
     assert_eq!(answer.success()?, "hello from the lab");
     assert_eq!(peer, node.address());
     Ok(())
@@ -178,7 +178,7 @@ async fn a_command_keeps_its_input_outputs_status_and_limit() -> Result<()> {
 
     let script = Invocation::new(["sh", "-c", "cat; echo \"$WORD\" >&2; exit 7"]).env("WORD", "aside");
     let bytes: Vec<u8> = (0..=255).cycle().take(200_000).collect();
-    let output = node.exec_with(script.stdin(bytes.clone()), SOON).await?;
+    let output = node.exec_with(script.stdin(bytes.clone()), SHORT_LIMIT).await?;
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stderr(), "aside\n");
     ensure!(output.stdout == bytes, "binary output changed on its way");
@@ -202,7 +202,7 @@ async fn a_command_keeps_its_input_outputs_status_and_limit() -> Result<()> {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "measures how soon the end of a guest is noticed")]
-async fn a_panic_of_the_guest_is_noticed_at_once_and_leaves_nothing() -> Result<()> {
+async fn a_panic_of_the_guest_is_detected_at_once_and_leaves_nothing() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.uml_node("node1").start().await?;
     let begun = Instant::now();
@@ -221,11 +221,11 @@ async fn a_dropped_guest_leaves_nothing_in_its_lab() -> Result<()> {
     let lab = Lab::new().await?;
     let before = leftovers::of_lab(lab.id())?;
     let node = lab.uml_node("node1").start().await?;
-    ensure!(leftovers::of_lab(lab.id())?.len() > before.len(), "a guest is made of processes");
+    ensure!(leftovers::of_lab(lab.id())?.len() > before.len(), "the guest has no processes");
     drop(node);
     assert_eq!(leftovers::of_lab(lab.id())?, before);
-    // The kernel takes a network namespace apart some time after its last process.
-    wait::until(SOON, "its cables to go", async || {
+    // The kernel removes a network namespace some time after its last process.
+    wait::until(SHORT_LIMIT, "its veth interfaces to be deleted", async || {
         let links = lab.network().run(["ip", "-br", "link"]).await?.success()?;
         ensure!(!links.contains("v11-"), "{links}");
         Ok(())
@@ -263,8 +263,10 @@ fn named<'a>(links: &'a [Value], name: &str) -> Result<&'a Value> {
 }
 
 async fn eventually(node: &UmlNode, command: &[&str]) -> Result<()> {
-    wait::until(SOON, &command.join(" "), async || node.exec(command.iter().copied()).await?.success())
-        .await?;
+    wait::until(SHORT_LIMIT, &command.join(" "), async || {
+        node.exec(command.iter().copied()).await?.success()
+    })
+    .await?;
     Ok(())
 }
 

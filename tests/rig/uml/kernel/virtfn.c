@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The VFs of a simulated card, in sysfs where a PCI card has them: a device virtfnN below the card, with a network
- * interface. Becomes a part of netdevsim, which knows VFs by number only; what an interface sends is lost there, too.
+/* The VFs of a simulated NIC, in sysfs where a PCI NIC has them: a device virtfnN below the NIC, with a network
+ * interface. Becomes a part of netdevsim, which only counts VFs. The interfaces drop what they send, like netdevsim's.
  */
 
 #include <linux/etherdevice.h>
@@ -47,7 +47,7 @@ static void nsim_virtfn_setup(struct net_device *netdev)
 	netdev->ethtool_ops = &nsim_virtfn_ethtool_ops;
 }
 
-static int nsim_virtfn_add(struct nsim_bus_dev *card, unsigned int number)
+static int nsim_virtfn_add(struct nsim_bus_dev *nic, unsigned int number)
 {
 	struct nsim_virtfn *virtfn = kzalloc(sizeof(*virtfn), GFP_KERNEL);
 	char name[IFNAMSIZ];
@@ -56,7 +56,7 @@ static int nsim_virtfn_add(struct nsim_bus_dev *card, unsigned int number)
 	if (!virtfn)
 		return -ENOMEM;
 	device_initialize(&virtfn->dev);
-	virtfn->dev.parent = &card->dev;
+	virtfn->dev.parent = &nic->dev;
 	virtfn->dev.release = nsim_virtfn_release;
 	err = dev_set_name(&virtfn->dev, "virtfn%u", number);
 	if (!err)
@@ -64,7 +64,7 @@ static int nsim_virtfn_add(struct nsim_bus_dev *card, unsigned int number)
 	if (err)
 		goto err_put;
 
-	snprintf(name, sizeof(name), "sim%uv%u", card->dev.id, number);
+	snprintf(name, sizeof(name), "sim%uv%u", nic->dev.id, number);
 	err = -ENOMEM;
 	virtfn->netdev = alloc_netdev(0, name, NET_NAME_PREDICTABLE, nsim_virtfn_setup);
 	if (!virtfn->netdev)
@@ -98,20 +98,20 @@ static int nsim_virtfn_remove(struct device *dev, void *unused)
 	return 0;
 }
 
-void nsim_virtfns_remove(struct nsim_bus_dev *card)
+void nsim_virtfns_remove(struct nsim_bus_dev *nic)
 {
-	device_for_each_child(&card->dev, NULL, nsim_virtfn_remove);
+	device_for_each_child(&nic->dev, NULL, nsim_virtfn_remove);
 }
 
-int nsim_virtfns_add(struct nsim_bus_dev *card, unsigned int count)
+int nsim_virtfns_add(struct nsim_bus_dev *nic, unsigned int count)
 {
 	unsigned int number;
 	int err;
 
-	if (!card->drivers_autoprobe)
+	if (!nic->drivers_autoprobe)
 		return 0;
 	for (number = 0; number < count; number++) {
-		err = nsim_virtfn_add(card, number);
+		err = nsim_virtfn_add(nic, number);
 		if (err)
 			return err;
 	}

@@ -1,8 +1,8 @@
-//! A name server for tests: one socket on this machine that knows some names under `example`.
+//! A name server for tests: one socket on this machine that resolves some names under `example`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use knmstate_core::probes::Server;
+use knmstate_core::probes::NameServer;
 use simple_dns::{
     CLASS, Packet, QTYPE, RCODE, ResourceRecord, TYPE,
     rdata::{A, RData},
@@ -23,15 +23,15 @@ impl Responder {
         Self { address, task: tokio::spawn(serve(socket)) }
     }
 
-    pub(in super::super) fn server(&self) -> Server {
-        Server { address: self.address.ip(), interface: None }
+    pub(in super::super) fn server(&self) -> NameServer {
+        NameServer { address: self.address.ip(), interface: None }
     }
 
     pub(in super::super) fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Gives the port back.
+    /// Closes the port.
     pub(in super::super) async fn stop(self) {
         self.task.abort();
         self.task.await.expect_err("it was stopped");

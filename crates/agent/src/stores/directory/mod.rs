@@ -1,4 +1,4 @@
-//! A folder of policies instead of a cluster: the store of a machine that stands alone.
+//! A directory of policies instead of a cluster: the store of a node without Kubernetes.
 
 mod output;
 pub(crate) mod policies;
@@ -18,133 +18,138 @@ use knmstate_api::{
     NodeNetworkConfigurationPolicySpec, Permit,
 };
 use knmstate_core::{
-    order::{self, Source},
+    order::{self, OrderSource},
     probes::ApiAccess,
-    selection::selects,
+    selects,
 };
 use tokio::sync::watch as channel;
 
-pub use self::policies::{Found, Mistake};
-use self::{output::Output, watch::Watched};
+pub use self::policies::{PolicyFileError, PolicyFiles};
+use self::{output::Output, watch::DirectoryWatch};
 use crate::{
     ledger::Ledger,
     store::{Order, Orders, ReportedNetwork, Store},
 };
 
-/// Where a standing-alone machine has its policies, and where it says what became of them.
+/// The directories of a node without Kubernetes, and how policies select it.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DirectoryStoreOptions {
+    /// The directory with the policies.
     pub policies: PathBuf,
+    /// The directory for the node state and the enactments. Without one they are not written.
     pub output: Option<PathBuf>,
+    /// The name of the node.
     pub node: String,
-    /// The labels by which policies select this machine.
+    /// The labels by which policies select this node.
     pub labels: BTreeMap<String, String>,
 }
 
-/// The store. Clones share everything.
+/// The store of a node without Kubernetes. Clones share its state.
 #[derive(Clone, Debug)]
-pub struct DirectoryStore(Arc<Inner>);
+pub struct DirectoryStore(Arc<SharedState>);
 
 #[derive(Debug)]
-struct Inner {
-    options: Options,
+struct SharedState {
+    options: DirectoryStoreOptions,
     output: Output,
     orders: channel::Sender<Option<Arc<Orders>>>,
-    known: Mutex<Known>,
+    loaded: Mutex<LoadedPolicies>,
 }
 
-/// What was found last, and the orders that were made of it.
+/// The last reading of the directory, and the orders from it.
 #[derive(Debug, Default)]
-struct Known {
-    found: Found,
-    given: BTreeMap<String, NodeNetworkConfigurationEnactmentSpec>,
+struct LoadedPolicies {
+    files: PolicyFiles,
+    orders: BTreeMap<String, NodeNetworkConfigurationEnactmentSpec>,
 }
 
 impl DirectoryStore {
-    /// Reads the folder once. `ledger` tells which generation each policy had.
-    pub fn open(options: Options, ledger: &Ledger) -> io::Result<Self> {
-        let given =
+    /// Reads the directory once. The `ledger` has the generation of each known policy. Fails when the directory cannot
+    /// be read.
+    pub fn open(options: DirectoryStoreOptions, ledger: &Ledger) -> io::Result<Self> {
+        let orders =
             ledger.entries().iter().map(|(policy, entry)| (policy.clone(), entry.spec.clone())).collect();
-        let store = Self(Arc::new(Inner {
-            output: Output { folder: options.output.clone(), node: options.node.clone() },
+        let store = Self(Arc::new(SharedState {
+            output: Output { directory: options.output.clone(), node: options.node.clone() },
             options,
             orders: channel::Sender::new(None),
-            known: Mutex::new(Known { found: Found::default(), given }),
+            loaded: Mutex::new(LoadedPolicies { files: PolicyFiles::default(), orders }),
         }));
-        store.read_again()?;
+        store.reload()?;
         Ok(store)
     }
 
-    /// What the folder holds, and what is wrong with it.
-    pub fn found(&self) -> Found {
-        self.known().found.clone()
+    /// The policies in the directory, and the errors in its files.
+    pub fn policy_files(&self) -> PolicyFiles {
+        self.loaded().files.clone()
     }
 
-    /// The policies of the folder that are not for this machine.
+    /// The policies in the directory that do not select this node.
     pub fn not_selected(&self) -> Vec<String> {
         let labels = &self.0.options.labels;
-        let found = self.known().found.policies.clone();
-        found
+        let policies = self.loaded().files.policies.clone();
+        policies
             .into_iter()
             .filter(|(_, (_, policy))| !selects(&policy.spec, labels))
             .map(|(name, _)| name)
             .collect()
     }
 
-    /// Follows the folder until the end of time.
+    /// Reloads the policies whenever the directory changes. Returns only when it cannot be watched.
     pub async fn follow(&self) -> io::Result<()> {
-        let mut folder = Watched::new(self.0.options.policies.clone())?;
+        let mut watch = DirectoryWatch::new(self.0.options.policies.clone())?;
         loop {
-            // The first look covers what happened before the folder was watched.
-            if let Err(error) = self.read_again() {
-                tracing::warn!(folder = %self.0.options.policies.display(), %error, "the policies cannot be read; those known hold");
+            // The first reading has the changes from before the watch began.
+            if let Err(error) = self.reload() {
+                let directory = self.0.options.policies.display();
+                tracing::warn!(%directory, %error, "cannot read the policies; the ones read before stay in effect");
             }
-            folder.changed().await?;
+            watch.changed().await?;
         }
     }
 
-    fn read_again(&self) -> io::Result<()> {
+    fn reload(&self) -> io::Result<()> {
         let options = &self.0.options;
         let orders = {
-            let mut known = self.known();
-            let found = policies::read(&options.policies, &known.found)?;
-            for mistake in found.mistakes.iter().filter(|mistake| !known.found.mistakes.contains(mistake)) {
-                tracing::error!("{mistake}");
+            let mut loaded = self.loaded();
+            let files = policies::read(&options.policies, &loaded.files)?;
+            for error in files.errors.iter().filter(|error| !loaded.files.errors.contains(error)) {
+                tracing::error!("{error}");
             }
             let selected =
-                found.policies.iter().filter(|(_, (_, policy))| selects(&policy.spec, &options.labels));
-            let given: BTreeMap<_, _> = selected
+                files.policies.iter().filter(|(_, (_, policy))| selects(&policy.spec, &options.labels));
+            let orders: BTreeMap<_, _> = selected
                 .map(|(name, (_, policy))| {
-                    let order = order_of(&options.node, name, &policy.spec, known.given.get(name));
+                    let order = order_of(&options.node, name, &policy.spec, loaded.orders.get(name));
                     (name.clone(), order)
                 })
                 .collect();
-            for gone in known.given.keys().filter(|name| !given.contains_key(*name)) {
+            for gone in loaded.orders.keys().filter(|name| !orders.contains_key(*name)) {
                 if let Err(error) = self.0.output.remove_enactment(gone) {
-                    tracing::warn!(policy = gone, %error, "its enactment cannot be removed");
+                    tracing::warn!(policy = gone, %error, "cannot remove the enactment");
                 }
             }
-            *known = Known { found, given: given.clone() };
-            given
+            *loaded = LoadedPolicies { files, orders: orders.clone() };
+            orders
         };
         let orders =
             orders.into_iter().map(|(policy, spec)| (policy, Order { spec, status: None })).collect();
-        self.0.orders.send_if_modified(|known| {
-            let is_new = known.as_deref() != Some(&orders);
+        self.0.orders.send_if_modified(|current| {
+            let is_new = current.as_deref() != Some(&orders);
             if is_new {
-                *known = Some(Arc::new(orders));
+                *current = Some(Arc::new(orders));
             }
             is_new
         });
         Ok(())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn loaded(&self) -> std::sync::MutexGuard<'_, LoadedPolicies> {
+        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The order that a policy is for this machine. One that says something new is a new generation.
+/// The order of a policy for this node. When it differs from the one `before`, it has a new generation.
 fn order_of(
     node: &str,
     name: &str,
@@ -152,8 +157,8 @@ fn order_of(
     before: Option<&NodeNetworkConfigurationEnactmentSpec>,
 ) -> NodeNetworkConfigurationEnactmentSpec {
     let generation = before.map_or(1, |before| before.policy_generation);
-    let source = Source { name, uid: None, generation };
-    // There is nobody to wait for.
+    let source = OrderSource { name, uid: None, generation };
+    // There is no controller whose permit the node would have to wait for.
     let order = order::order(node, source, policy, policy.desired_state.clone(), Permit::Apply);
     match before {
         Some(before) if *before != order => {
@@ -170,20 +175,20 @@ impl Store for DirectoryStore {
         orders
     }
 
-    fn tell(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {
+    fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {
         if let Err(error) = self.0.output.write_enactment(policy, &status) {
-            tracing::warn!(policy, %error, "its enactment cannot be written");
+            tracing::warn!(policy, %error, "cannot write the enactment");
         }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a report carries its time")]
     fn publish(&self, network: ReportedNetwork) {
         if let Err(error) = self.0.output.write_state(&network, Timestamp::now()) {
-            tracing::warn!(%error, "the state of the network cannot be written");
+            tracing::warn!(%error, "cannot write the node state");
         }
     }
 
-    fn refresh_wanted(&self) -> impl Future<Output = ()> + Send {
+    fn refresh_requested(&self) -> impl Future<Output = ()> + Send {
         future::pending()
     }
 
@@ -191,7 +196,7 @@ impl Store for DirectoryStore {
         ApiAccess::None
     }
 
-    /// Files are written while they are told.
+    /// Results are written to their files at once.
     async fn flush(&self, _: Duration) -> bool {
         true
     }
@@ -209,72 +214,72 @@ mod tests {
         )
     }
 
-    struct Trial {
-        folder: tempfile::TempDir,
+    struct Fixture {
+        directory: tempfile::TempDir,
         store: DirectoryStore,
     }
 
-    impl Trial {
+    impl Fixture {
         fn new(labels: &[(&str, &str)]) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            fs::create_dir(folder.path().join("policies")).unwrap();
-            let ledger = Ledger::open(folder.path().join("orders")).unwrap();
-            let options = Options {
-                policies: folder.path().join("policies"),
-                output: Some(folder.path().join("output")),
+            let directory = tempfile::tempdir().unwrap();
+            fs::create_dir(directory.path().join("policies")).unwrap();
+            let ledger = Ledger::open(directory.path().join("orders")).unwrap();
+            let options = DirectoryStoreOptions {
+                policies: directory.path().join("policies"),
+                output: Some(directory.path().join("output")),
                 node: "n1".to_owned(),
                 labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             };
             let store = DirectoryStore::open(options, &ledger).unwrap();
-            Self { folder, store }
+            Self { directory, store }
         }
 
         fn write(&self, file: &str, text: &str) {
-            fs::write(self.folder.path().join("policies").join(file), text).unwrap();
+            fs::write(self.directory.path().join("policies").join(file), text).unwrap();
         }
 
         fn generations(&self) -> Vec<(String, i64)> {
-            self.store.read_again().unwrap();
+            self.store.reload().unwrap();
             let orders = self.store.orders().borrow().clone().unwrap();
             orders.iter().map(|(name, order)| (name.clone(), order.spec.policy_generation)).collect()
         }
     }
 
     #[test]
-    fn a_policy_that_changes_is_a_new_generation_and_one_that_does_not_is_not() {
-        let trial = Trial::new(&[]);
-        trial.write("a.yaml", &policy("a", ""));
-        assert_eq!(trial.generations(), [("a".to_owned(), 1)]);
-        trial.write("a.yaml", &policy("a", "# a remark\nspec: {}\n"));
-        assert_eq!(trial.generations(), [("a".to_owned(), 1)]);
-        trial.write("a.yaml", &policy("a", "spec: { desiredState: { hostname: { running: x } } }"));
-        assert_eq!(trial.generations(), [("a".to_owned(), 2)]);
-        assert_eq!(trial.generations(), [("a".to_owned(), 2)]);
+    fn only_a_policy_that_changes_gets_a_new_generation() {
+        let fixture = Fixture::new(&[]);
+        fixture.write("a.yaml", &policy("a", ""));
+        assert_eq!(fixture.generations(), [("a".to_owned(), 1)]);
+        fixture.write("a.yaml", &policy("a", "# a remark\nspec: {}\n"));
+        assert_eq!(fixture.generations(), [("a".to_owned(), 1)]);
+        fixture.write("a.yaml", &policy("a", "spec: { desiredState: { hostname: { running: x } } }"));
+        assert_eq!(fixture.generations(), [("a".to_owned(), 2)]);
+        assert_eq!(fixture.generations(), [("a".to_owned(), 2)]);
     }
 
     #[test]
-    fn policies_for_other_machines_are_no_orders() {
-        let trial = Trial::new(&[("role", "worker")]);
-        trial.write("a.yaml", &policy("a", "spec: { nodeSelector: { role: worker } }"));
-        trial.write("b.yaml", &policy("b", "spec: { nodeSelector: { role: master } }"));
-        assert_eq!(trial.generations(), [("a".to_owned(), 1)]);
-        assert_eq!(trial.store.not_selected(), ["b"]);
+    fn policies_for_other_nodes_are_no_orders() {
+        let fixture = Fixture::new(&[("role", "worker")]);
+        fixture.write("a.yaml", &policy("a", "spec: { nodeSelector: { role: worker } }"));
+        fixture.write("b.yaml", &policy("b", "spec: { nodeSelector: { role: master } }"));
+        assert_eq!(fixture.generations(), [("a".to_owned(), 1)]);
+        assert_eq!(fixture.store.not_selected(), ["b"]);
     }
 
     #[test]
-    fn what_is_told_and_published_is_in_files_that_go_with_their_policy() {
-        let trial = Trial::new(&[]);
-        trial.write("a.yaml", &policy("a", ""));
-        trial.generations();
-        trial.store.tell(
+    fn results_are_written_to_files_that_are_removed_with_their_policy() {
+        let fixture = Fixture::new(&[]);
+        fixture.write("a.yaml", &policy("a", ""));
+        fixture.generations();
+        fixture.store.report_status(
             "a",
             NodeNetworkConfigurationEnactmentStatus { policy_generation: 7, ..Default::default() },
         );
-        let path = trial.folder.path().join("output/nnce-n1.a.yaml");
+        let path = fixture.directory.path().join("output/nnce-n1.a.yaml");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("name: n1.a") && text.contains("policyGeneration: 7"), "{text}");
-        fs::remove_file(trial.folder.path().join("policies/a.yaml")).unwrap();
-        trial.generations();
+        fs::remove_file(fixture.directory.path().join("policies/a.yaml")).unwrap();
+        fixture.generations();
         assert!(!path.exists());
 
         let network = ReportedNetwork {
@@ -284,21 +289,21 @@ mod tests {
             nmstate_version: "2".to_owned(),
             network_manager_version: "1".to_owned(),
         };
-        trial.store.publish(network.clone());
-        let path = trial.folder.path().join("output/nns-n1.yaml");
+        fixture.store.publish(network.clone());
+        let path = fixture.directory.path().join("output/nns-n1.yaml");
         let first = fs::metadata(&path).unwrap().modified().unwrap();
-        trial.store.publish(network);
+        fixture.store.publish(network);
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), first, "the same is not written again");
     }
 
     #[tokio::test]
-    async fn a_change_of_the_folder_is_followed() {
-        let trial = Trial::new(&[]);
-        let mut orders = trial.store.orders();
-        let store = trial.store.clone();
+    async fn a_change_in_the_directory_is_followed() {
+        let fixture = Fixture::new(&[]);
+        let mut orders = fixture.store.orders();
+        let store = fixture.store.clone();
         let following = tokio::spawn(async move { store.follow().await });
         for (file, names) in [("a.yaml", vec!["a"]), ("b.yaml", vec!["a", "b"])] {
-            trial.write(file, &policy(&file[..1], ""));
+            fixture.write(file, &policy(&file[..1], ""));
             let all =
                 |orders: &Option<Arc<Orders>>| orders.as_ref().is_some_and(|orders| orders.keys().eq(&names));
             tokio::time::timeout(Duration::from_secs(20), orders.wait_for(all)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What the node says, as files that look like the objects of a cluster.
+//! Writes the results as files that look like the objects of a cluster.
 
 use std::{fs, io, path::PathBuf};
 
@@ -9,16 +9,17 @@ use knmstate_api::{
     NodeNetworkStateSpec, names,
 };
 
-use crate::{
-    durable::{self, Readable},
-    store::ReportedNetwork,
+use knmstate_files::{
+    durable::{self, Readers},
     yaml,
 };
 
-/// The folder that the objects of one node are written to. Without one, nothing is.
+use crate::store::ReportedNetwork;
+
+/// The directory for the objects of one node. Without one they are not written.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     pub node: String,
 }
 
@@ -36,7 +37,7 @@ impl Output {
             labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
             ..ObjectMeta::default()
         };
-        // Without the order: its desired state may hold secrets, and everybody may read this.
+        // Without the order: its desired state may hold secrets, and all users may read this file.
         let enactment = NodeNetworkConfigurationEnactment { metadata, spec: None, status: status.clone() };
         replace(&path, &yaml::document(&enactment)?)
     }
@@ -46,29 +47,29 @@ impl Output {
     }
 
     pub(super) fn write_state(&self, network: &ReportedNetwork, now: Timestamp) -> io::Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        let path = folder.join(format!("nns-{}.yaml", self.node));
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let path = directory.join(format!("nns-{}.yaml", self.node));
         let before = fs::read_to_string(&path).ok();
         let before: Option<NodeNetworkState> = before.and_then(|text| serde_saphyr::from_str(&text).ok());
-        let shown = before.map(|state| state.status).unwrap_or_default();
+        let published = before.map(|state| state.status).unwrap_or_default();
         let metadata = ObjectMeta { name: Some(self.node.clone()), ..ObjectMeta::default() };
         let spec =
             NodeNetworkStateSpec { node_name: Some(self.node.clone()), ..NodeNetworkStateSpec::default() };
-        let status = network.status(&shown, now);
+        let status = network.status(&published, now);
         let state = NodeNetworkState { metadata, spec, status };
         replace(&path, &yaml::document(&state)?)
     }
 
     fn enactment(&self, policy: &str) -> Option<PathBuf> {
         let name = names::enactment_name(&self.node, policy);
-        Some(self.folder.as_ref()?.join(format!("nnce-{name}.yaml")))
+        Some(self.directory.as_ref()?.join(format!("nnce-{name}.yaml")))
     }
 }
 
-/// Writes a file unless it says so already.
+/// Writes a file, unless it has this text already.
 fn replace(path: &std::path::Path, text: &str) -> io::Result<()> {
-    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+    if fs::read_to_string(path).is_ok_and(|current| current == text) {
         return Ok(());
     }
-    durable::replace(path, text.as_bytes(), Readable::ByAll)
+    durable::replace(path, text.as_bytes(), Readers::All)
 }

@@ -1,4 +1,4 @@
-//! Policies out of the files of a folder, as an admin would hand them to a cluster.
+//! Reads policies from the files of a directory.
 
 use std::{
     collections::BTreeMap,
@@ -9,16 +9,18 @@ use std::{
 use knmstate_api::{NodeNetworkConfigurationPolicy, names, probe::Probe};
 use serde_json::Value;
 
-/// What is wrong with a file, in the words of whoever has to mend it.
+/// An error in a file, described for the admin who has to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct PolicyFileError {
+    /// The file with the error.
     pub file: PathBuf,
-    /// The policy, or the place in the file.
+    /// The policy, or the place in the file. May be empty.
     pub place: String,
+    /// What is wrong.
     pub what: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for PolicyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.file.display())?;
         if !self.place.is_empty() {
@@ -28,50 +30,53 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The policies of a folder by name, each with its file; and what could not be read.
+/// The policies of a directory, and the errors in its files.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct PolicyFiles {
+    /// The policies by name, each with its file.
     pub policies: BTreeMap<String, (PathBuf, NodeNetworkConfigurationPolicy)>,
-    pub mistakes: Vec<Mistake>,
+    /// The errors, in the order of the files.
+    pub errors: Vec<PolicyFileError>,
 }
 
-/// Reads all files of a folder that end in `.yaml`, `.yml` or `.json`, by name. A file that cannot be understood
-/// keeps what it said in `before`: a slip of the pen is no reason to let go of what was ordered.
-pub fn read(folder: &Path, before: &Found) -> io::Result<Found> {
-    let mut found = Found::default();
-    for file in files(folder)? {
+/// Reads all files of a directory that end in `.yaml`, `.yml` or `.json`, sorted by name. A file with an error keeps
+/// the policies that it had in `before`, so that a typo does not withdraw an order. Fails when the directory cannot be
+/// read.
+pub(crate) fn read(directory: &Path, before: &PolicyFiles) -> io::Result<PolicyFiles> {
+    let mut files = PolicyFiles::default();
+    for file in list(directory)? {
         match fs::read_to_string(&file) {
-            // It was there a moment ago: a file that is being replaced. The next look finds the new one.
+            // The file has just been replaced or removed. The next reading finds the new one.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => found.mistake(&file, "", format!("cannot be read: {error}"), before),
+            Err(error) => files.error(&file, "", format!("cannot be read: {error}"), before),
             Ok(text) => match documents(&text) {
-                Err((place, what)) => found.mistake(&file, &place, what, before),
-                Ok(documents) => found.add(&file, documents, before),
+                Err((place, what)) => files.error(&file, &place, what, before),
+                Ok(documents) => files.add(&file, documents, before),
             },
         }
     }
-    Ok(found)
+    Ok(files)
 }
 
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let is_for_us = |path: &Path| {
+fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_policy_file = |path: &Path| {
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
         let known =
             path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml" || ending == "json");
         known && !hidden
     };
-    let entries = fs::read_dir(folder)?;
+    let entries = fs::read_dir(directory)?;
     let mut files: Vec<PathBuf> =
         entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    files.retain(|path| is_for_us(path));
+    files.retain(|path| is_policy_file(path));
     files.sort();
     Ok(files)
 }
 
-impl Found {
-    fn mistake(&mut self, file: &Path, place: &str, what: impl Into<String>, before: &Self) {
-        let mistake = Mistake { file: file.to_owned(), place: place.to_owned(), what: what.into() };
-        self.mistakes.push(mistake);
+impl PolicyFiles {
+    fn error(&mut self, file: &Path, place: &str, what: impl Into<String>, before: &Self) {
+        let error = PolicyFileError { file: file.to_owned(), place: place.to_owned(), what: what.into() };
+        self.errors.push(error);
         for (name, (known, policy)) in &before.policies {
             if known == file && !self.policies.contains_key(name) {
                 self.policies.insert(name.clone(), (known.clone(), policy.clone()));
@@ -87,12 +92,12 @@ impl Found {
                 None => format!("document {}", index + 1),
             };
             match policy(&document) {
-                Err(what) => self.mistake(file, &place, what, before),
+                Err(what) => self.error(file, &place, what, before),
                 Ok(policy) => {
                     let name = name.unwrap_or_default();
                     if let Some((other, _)) = self.policies.get(&name).filter(|(other, _)| other != file) {
                         let what = format!("there is another policy of this name in {}", other.display());
-                        self.mistake(file, &place, what, before);
+                        self.error(file, &place, what, before);
                     } else {
                         self.policies.insert(name, (file.to_owned(), policy));
                     }
@@ -102,19 +107,20 @@ impl Found {
     }
 }
 
-/// The documents of a file. What is said about a mistake does not quote the file: it may hold secrets.
+/// The documents of a file. Fails with the place and a message, which does not quote the file: it may hold secrets.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, (String, String)> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
         let place = error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
-        let shown = error.without_snippet().to_string();
-        // The place is said already, and parsers end their sentences with it.
-        let what = shown.split(" at line ").next().unwrap_or_default().to_owned();
+        let message = error.without_snippet().to_string();
+        // The message of the parser ends with the place, which the caller adds itself.
+        let what = message.split(" at line ").next().unwrap_or_default().to_owned();
         (place.unwrap_or_default(), format!("this is not YAML: {what}"))
     })?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// A policy, if it is one, and one that a machine can carry out by itself.
+/// Parses a policy. Fails with a message if the document is not one, or one that a node cannot apply without a
+/// controller.
 pub(crate) fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy, String> {
     let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -130,7 +136,7 @@ pub(crate) fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy,
     let policy: NodeNetworkConfigurationPolicy =
         serde_ignored::deserialize(document, |path| unknown.push(path.to_string()))
             .map_err(|error| error.to_string())?;
-    // What others have put there is not for us: kubectl's annotations, fields of a live object.
+    // Fields outside of the spec do not matter here, such as those that kubectl or the API server adds.
     if let Some(path) = unknown.iter().find(|path| path.starts_with("spec.")) {
         return Err(format!("{path}: there is no such key; see `kubectl explain nncp.spec`, or examples/"));
     }
@@ -138,7 +144,7 @@ pub(crate) fn policy(document: &Value) -> Result<NodeNetworkConfigurationPolicy,
     Ok(policy)
 }
 
-/// What the API server would refuse, and what only a controller can do.
+/// Checks what the API server would refuse, and what needs a controller.
 fn check(policy: &NodeNetworkConfigurationPolicy) -> Result<(), String> {
     let name = policy.metadata.name.as_deref().unwrap_or_default();
     let is_named = !name.is_empty()
@@ -155,8 +161,8 @@ fn check(policy: &NodeNetworkConfigurationPolicy) -> Result<(), String> {
     let spec = &policy.spec;
     if !spec.values.is_empty() || !spec.node_values.is_empty() {
         return Err(
-            "spec.values: values are filled in by the controller of a cluster, which there is none of here; \
-             write the values into desiredState"
+            "spec.values: only the controller of a cluster can fill in values, and this node has none; write the \
+             values into desiredState"
                 .to_owned(),
         );
     }
@@ -186,12 +192,12 @@ fn check_probe(probe: &Probe) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            fs::write(folder.path().join(name), text).unwrap();
+            fs::write(directory.path().join(name), text).unwrap();
         }
-        folder
+        directory
     }
 
     fn named(name: &str) -> String {
@@ -200,33 +206,33 @@ mod tests {
         )
     }
 
-    fn mistakes(files: &[(&str, &str)]) -> Vec<String> {
-        let folder = folder(files);
-        let found = read(folder.path(), &Found::default()).unwrap();
-        let here = format!("{}/", folder.path().display());
-        found.mistakes.iter().map(|mistake| mistake.to_string().replace(&here, "")).collect()
+    fn errors(files: &[(&str, &str)]) -> Vec<String> {
+        let directory = directory(files);
+        let found = read(directory.path(), &PolicyFiles::default()).unwrap();
+        let here = format!("{}/", directory.path().display());
+        found.errors.iter().map(|error| error.to_string().replace(&here, "")).collect()
     }
 
     #[test]
     fn all_documents_of_all_files_are_read() {
         let two = format!("# two\n---\n{}---\n{}---\n", named("a"), named("b"));
         let json = r#"{ "apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkConfigurationPolicy", "metadata": { "name": "c" } }"#;
-        let folder = folder(&[
+        let directory = directory(&[
             ("10.yaml", &two),
             ("20.json", json),
             ("30.yml", &named("d")),
-            ("notes.txt", "not for us"),
+            ("notes.txt", "not a policy"),
             (".hidden.yaml", "{"),
         ]);
-        let found = read(folder.path(), &Found::default()).unwrap();
-        assert_eq!(found.mistakes, []);
+        let found = read(directory.path(), &PolicyFiles::default()).unwrap();
+        assert_eq!(found.errors, []);
         assert_eq!(found.policies.keys().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_file_and_place() {
+    fn an_error_has_its_file_and_place() {
         let policy = named("a");
-        for (text, said) in [
+        for (text, expected) in [
             ("a: [1\nb: 2\n".to_owned(), "x.yaml: line 2, column 2: this is not YAML: "),
             (format!("{policy}{policy}"), "x.yaml: line 4, column 1: this is not YAML: "),
             (
@@ -256,34 +262,34 @@ mod tests {
             ),
             (
                 format!("{policy}spec: {{ values: {{ a: 1 }} }}"),
-                "x.yaml: policy a: spec.values: values are filled in by",
+                "x.yaml: policy a: spec.values: only the controller of a cluster can fill in values",
             ),
         ] {
-            let found = mistakes(&[("x.yaml", &text)]);
-            assert!(found.len() == 1 && found[0].starts_with(said), "{text}\n{found:#?}");
+            let found = errors(&[("x.yaml", &text)]);
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{text}\n{found:#?}");
         }
         assert_eq!(
-            mistakes(&[("1.yaml", &policy), ("2.yaml", &policy)]).len(),
+            errors(&[("1.yaml", &policy), ("2.yaml", &policy)]).len(),
             1,
-            "one name in two files is a mistake of the second"
+            "one name in two files is an error of the second"
         );
     }
 
     #[test]
-    fn a_mistake_does_not_quote_the_file() {
+    fn an_error_does_not_quote_the_file() {
         let text = format!("{}spec:\n  desiredState:\n    password: hush\n   wrong: [", named("a"));
-        let found = mistakes(&[("x.yaml", &text)]);
+        let found = errors(&[("x.yaml", &text)]);
         assert!(found.len() == 1 && !found[0].contains("hush"), "{found:?}");
     }
 
     #[test]
-    fn a_file_that_got_spoilt_keeps_what_it_said() {
-        let folder = folder(&[("x.yaml", &named("a")), ("y.yaml", &named("b"))]);
-        let before = read(folder.path(), &Found::default()).unwrap();
-        fs::write(folder.path().join("x.yaml"), "{").unwrap();
-        fs::remove_file(folder.path().join("y.yaml")).unwrap();
-        let after = read(folder.path(), &before).unwrap();
+    fn a_file_that_became_invalid_keeps_its_policies() {
+        let directory = directory(&[("x.yaml", &named("a")), ("y.yaml", &named("b"))]);
+        let before = read(directory.path(), &PolicyFiles::default()).unwrap();
+        fs::write(directory.path().join("x.yaml"), "{").unwrap();
+        fs::remove_file(directory.path().join("y.yaml")).unwrap();
+        let after = read(directory.path(), &before).unwrap();
         assert_eq!(after.policies.keys().collect::<Vec<_>>(), ["a"]);
-        assert_eq!(after.mistakes.len(), 1);
+        assert_eq!(after.errors.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Noticing that somebody has changed a folder.
+//! Notices changes in a directory.
 
 use std::{
     io,
@@ -13,59 +13,60 @@ use tokio::{
     time::sleep,
 };
 
-/// How long a folder is left alone after a change: whoever copies files copies several.
-const SETTLE: Duration = Duration::from_millis(200);
-/// How often a folder that has vanished is looked for.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long to wait after a change before reading: several files are often copied together.
+const PAUSE_AFTER_CHANGE: Duration = Duration::from_millis(200);
+/// The time between two attempts to watch a directory that was removed.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// A folder that is watched.
+/// A watch on a directory.
 #[derive(Debug)]
-pub(super) struct Watched {
-    folder: PathBuf,
-    inotify: Option<AsyncFd<Source>>,
+pub(super) struct DirectoryWatch {
+    directory: PathBuf,
+    inotify: Option<AsyncFd<InotifyFd>>,
 }
 
-/// What tokio waits for has to give its number.
+/// An inotify instance as tokio needs it, with its descriptor.
 #[derive(Debug)]
-struct Source(Inotify);
+struct InotifyFd(Inotify);
 
-impl AsRawFd for Source {
+impl AsRawFd for InotifyFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
 }
 
-impl Watched {
-    pub(super) fn new(folder: PathBuf) -> io::Result<Self> {
-        let inotify = Some(watch(&folder)?);
-        Ok(Self { folder, inotify })
+impl DirectoryWatch {
+    /// Starts to watch. Fails when the directory does not exist.
+    pub(super) fn new(directory: PathBuf) -> io::Result<Self> {
+        let inotify = Some(watch(&directory)?);
+        Ok(Self { directory, inotify })
     }
 
-    /// Waits until something in the folder may have changed.
+    /// Waits until the content of the directory may have changed.
     pub(super) async fn changed(&mut self) -> io::Result<()> {
         let Some(inotify) = &self.inotify else {
-            sleep(LOOK_AGAIN).await;
-            self.inotify = watch(&self.folder).ok();
+            sleep(RETRY_PAUSE).await;
+            self.inotify = watch(&self.directory).ok();
             return Ok(());
         };
         let gone = inotify.async_io(Interest::READABLE, is_gone).await?;
-        sleep(SETTLE).await;
-        // What has come in meanwhile is covered by the look that follows.
+        sleep(PAUSE_AFTER_CHANGE).await;
+        // The reading that follows has the changes up to now, so drop their events.
         let gone = gone | is_gone(inotify.get_ref()).unwrap_or(false);
         if gone {
-            self.inotify = watch(&self.folder).ok();
+            self.inotify = watch(&self.directory).ok();
         }
         Ok(())
     }
 }
 
-/// Reads what there is; true when the folder itself is no longer there.
-fn is_gone(inotify: &Source) -> io::Result<bool> {
+/// Reads all pending events; true when the directory itself was removed.
+fn is_gone(inotify: &InotifyFd) -> io::Result<bool> {
     let events = inotify.0.read_events()?;
     Ok(events.iter().any(|event| event.mask.contains(AddWatchFlags::IN_IGNORED)))
 }
 
-fn watch(folder: &Path) -> io::Result<AsyncFd<Source>> {
+fn watch(directory: &Path) -> io::Result<AsyncFd<InotifyFd>> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
     let flags = AddWatchFlags::IN_CLOSE_WRITE
         | AddWatchFlags::IN_MOVED_TO
@@ -75,8 +76,8 @@ fn watch(folder: &Path) -> io::Result<AsyncFd<Source>> {
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF
         | AddWatchFlags::IN_ONLYDIR;
-    inotify.add_watch(folder, flags)?;
-    // SAFETY: the source owns its descriptor, always gives the same one, and closes it only when it is dropped.
-    unsafe { AsyncFd::register_with_interest(Source(inotify), Interest::READABLE) }
+    inotify.add_watch(directory, flags)?;
+    // SAFETY: `InotifyFd` owns its descriptor, always returns the same one, and closes it only when it is dropped.
+    unsafe { AsyncFd::register_with_interest(InotifyFd(inotify), Interest::READABLE) }
         .map_err(|error| error.into_parts().1)
 }

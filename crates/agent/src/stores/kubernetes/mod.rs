@@ -1,43 +1,49 @@
-//! Orders and results by way of the Kubernetes API.
+//! Orders from the Kubernetes API, and results to it.
 //!
 //! ```text
 //!   watch of the node's enactments ──► orders::Reader ──► orders
-//!                                            │ what is said of them already
-//!   tell ─────────────────────► Desk<Enactments> ──► enactments::Writer ──► status of an enactment
-//!   publish ──────────────────► Desk<NodeState>  ──► node_state::Writer ──► NodeNetworkState
-//!                                            │ what is shown already, and whether a report is asked for
+//!                                            │ their statuses at the server
+//!   report_status ───────► SharedOutbox<EnactmentStatuses> ──► StatusWriter ──► status of an enactment
+//!   publish ─────────────► SharedOutbox<NodeState> ──► NodeStateWriter ──► NodeNetworkState
+//!                                            │ the object at the server, and whether a report is asked for
 //!   watch of the own node state ─────────────┘
 //! ```
 //!
-//! Both desks compare what was said with what the server has, and write only the difference: after a restart with
-//! nothing changed, nothing at all; after an outage, the newest of each.
+//! Both outboxes compare what was reported with what the server has, and write only the difference: after a restart
+//! with nothing changed, nothing; after an outage, the newest of each.
 //!
-//! Whoever carries out orders should tell the status of each one whenever the orders change: an enactment that was
-//! deleted and made anew has none, and what is there already costs nothing.
+//! The engine should report the status of every order whenever the orders change: an enactment that was deleted and
+//! created again has none, and a status that the server has already costs nothing.
 
-mod desk;
-mod enactments;
 mod node_state;
 mod orders;
+mod statuses;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use knmstate_api::{NodeNetworkConfigurationEnactmentStatus, names};
-use knmstate_client::watch::{self, Selection};
+use knmstate_client::{
+    connection::connect,
+    outbox::SharedOutbox,
+    watch::{self, Selection},
+};
 use knmstate_core::probes::ApiAccess;
-use kube::{Api, Client, Config};
+use kube::{Api, Config};
 use tokio::{
     sync::{Notify, watch as channel},
     task::JoinSet,
 };
 
-use self::{desk::Desk, enactments::Enactments, node_state::NodeState};
+use self::{
+    node_state::{NodeState, NodeStateWriter},
+    statuses::{EnactmentStatuses, StatusWriter},
+};
 use crate::store::{Orders, ReportedNetwork, Store};
 
-/// Where the API is, and who speaks to it.
+/// Which API server, and for which node.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct KubernetesStoreOptions {
     pub config: Config,
     /// The node's own name.
     pub node: String,
@@ -53,29 +59,26 @@ pub struct KubernetesStore {
     orders: channel::Receiver<Option<Arc<Orders>>>,
     connected: channel::Receiver<bool>,
     refresh: Arc<Notify>,
-    enactments: Arc<Desk<Enactments>>,
-    node_state: Arc<Desk<NodeState>>,
+    statuses: Arc<SharedOutbox<EnactmentStatuses>>,
+    node_state: Arc<SharedOutbox<NodeState>>,
     _tasks: Arc<JoinSet<()>>,
 }
 
 impl KubernetesStore {
     /// Starts watching and writing. It succeeds whether the API server is there or not; only a configuration that
     /// cannot be used is an error.
-    pub fn start(options: Options) -> kube::Result<Self> {
-        let Options { mut config, node, relationship_labels: labels, now } = options;
-        config.connect_timeout = Some(Duration::from_secs(10));
-        // Who asks knows best when to ask again.
-        config.default_retry = false;
-        let client = Client::try_from(config)?;
+    pub fn start(options: KubernetesStoreOptions) -> kube::Result<Self> {
+        let KubernetesStoreOptions { config, node, relationship_labels: labels, now } = options;
+        let client = connect(config, Duration::from_secs(10))?;
 
         let (orders_sender, orders) = channel::channel(None);
         let (connected_sender, connected) = channel::channel(false);
         let refresh = Arc::new(Notify::new());
-        let enactments = Arc::new(Desk::new(Enactments::default()));
-        let node_state = Arc::new(Desk::new(NodeState::new(node.clone(), labels.clone(), now)));
+        let statuses = Arc::new(SharedOutbox::new(EnactmentStatuses::default()));
+        let node_state = Arc::new(SharedOutbox::new(NodeState::new(node.clone(), labels.clone(), now)));
         let mut tasks = JoinSet::new();
 
-        let mut reader = orders::Reader::new(node.clone(), orders_sender, enactments.clone());
+        let mut reader = orders::Reader::new(node.clone(), orders_sender, statuses.clone());
         tasks.spawn(watch::follow(
             Api::all(client.clone()),
             Selection::Label(format!("{}={node}", names::NODE_LABEL)),
@@ -83,29 +86,29 @@ impl KubernetesStore {
             move |answers| {
                 connected_sender.send_if_modified(|known| std::mem::replace(known, answers) != answers);
             },
-            move |seen| reader.see(seen),
+            move |event| reader.handle(event),
         ));
-        let (desk, bell) = (node_state.clone(), refresh.clone());
+        let (outbox, refresh_wanted) = (node_state.clone(), refresh.clone());
         tasks.spawn(watch::follow(
             Api::all(client.clone()),
             Selection::Name(node.clone()),
             "watch the state of this node",
             |_| {},
-            move |seen| {
-                if desk.change(|state| state.see(seen)) {
-                    bell.notify_one();
+            move |event| {
+                if outbox.change(|state| state.handle(event)) {
+                    refresh_wanted.notify_one();
                 }
             },
         ));
 
-        let (desk, up) = (enactments.clone(), connected.clone());
-        let writer = enactments::Writer { client: client.clone(), node: node.clone() };
-        tasks.spawn(async move { desk.serve(writer, up, "tell what became of an order").await });
-        let (desk, up) = (node_state.clone(), connected.clone());
-        let writer = node_state::Writer { client, node, labels };
-        tasks.spawn(async move { desk.serve(writer, up, "show the network of this node").await });
+        let (outbox, up) = (statuses.clone(), connected.clone());
+        let writer = StatusWriter { client: client.clone(), node: node.clone() };
+        tasks.spawn(async move { outbox.run(writer, up, "write the status of an order").await });
+        let (outbox, up) = (node_state.clone(), connected.clone());
+        let writer = NodeStateWriter { client, node, labels };
+        tasks.spawn(async move { outbox.run(writer, up, "report the network of this node").await });
 
-        Ok(Self { orders, connected, refresh, enactments, node_state, _tasks: Arc::new(tasks) })
+        Ok(Self { orders, connected, refresh, statuses, node_state, _tasks: Arc::new(tasks) })
     }
 }
 
@@ -114,15 +117,15 @@ impl Store for KubernetesStore {
         self.orders.clone()
     }
 
-    fn tell(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {
-        self.enactments.change(|enactments| enactments.tell(policy, status));
+    fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {
+        self.statuses.change(|statuses| statuses.report(policy, status));
     }
 
     fn publish(&self, network: ReportedNetwork) {
         self.node_state.change(|state| state.publish(network));
     }
 
-    async fn refresh_wanted(&self) {
+    async fn refresh_requested(&self) {
         self.refresh.notified().await;
     }
 
@@ -132,7 +135,7 @@ impl Store for KubernetesStore {
 
     async fn flush(&self, limit: Duration) -> bool {
         let both = async {
-            self.enactments.delivered().await;
+            self.statuses.delivered().await;
             self.node_state.delivered().await;
         };
         tokio::time::timeout(limit, both).await.is_ok()

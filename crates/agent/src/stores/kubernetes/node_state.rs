@@ -1,4 +1,4 @@
-//! The network of the node as it is to be shown, and as it is shown.
+//! The `NodeNetworkState` of this node: the network that was reported, and the object that the API server has.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,52 +14,54 @@ use knmstate_api::{
 use knmstate_client::{
     apply,
     call::{CallError, within_limit},
-    watch::{Seen, is_older},
+    outbox::{Outbox, Pending, Schedule, SharedOutbox, Writer},
+    watch::{ObjectEvent, is_older},
 };
 use kube::{Api, Client, ResourceExt as _, api::Patch, core::DeserializeGuard};
 use tokio::time::Instant;
 
-use super::desk::{Carrier, Desk, Next, Papers};
 use crate::store::ReportedNetwork;
 
-/// How long what was written stands before it is written again because somebody else has changed it.
-const PEACE: Duration = Duration::from_secs(5);
+/// How long after a write a state that another client has changed is written again.
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The newest network that was published, and the object at the server.
+/// The newest network that was published, and the object that the API server has.
 #[derive(Debug)]
 pub struct NodeState {
     node: String,
     labels: BTreeMap<String, String>,
     now: fn() -> Timestamp,
-    wanted: Option<ReportedNetwork>,
-    there: There,
-    /// When it may be written; see [`PEACE`].
-    from: Option<Instant>,
+    published: Option<ReportedNetwork>,
+    stored: StoredState,
+    /// When it may be written; see [`MIN_WRITE_INTERVAL`].
+    not_before: Option<Instant>,
     delivered: bool,
-    /// The value of the label that asks for a report, when it was last seen.
+    /// The value of the label that asks for a report, as it was in the last event.
     refresh: Option<String>,
+    /// There is one object, and so one key.
+    outbox: Outbox<(), NodeStateUpdate>,
 }
 
 #[derive(Debug, PartialEq)]
-enum There {
-    /// The server was not asked yet.
-    Unknown,
-    Nothing,
-    Object(Box<Shown>),
+enum StoredState {
+    /// Not listed yet.
+    Unread,
+    Missing,
+    Present(Box<StoredObject>),
 }
 
 #[derive(Debug, PartialEq)]
-struct Shown {
+struct StoredObject {
     version: String,
-    /// Whether owner, labels and node name are as they should be, or have been written: definitions of
-    /// kubernetes-nmstate drop the node's name, and that must not be tried for ever.
-    is_furnished: bool,
+    /// Whether owner, labels and node name are complete, or have been written: definitions of kubernetes-nmstate drop
+    /// the node's name, and that must not be tried for ever.
+    is_complete: bool,
     status: NodeNetworkStateStatus,
 }
 
 /// What is to be written.
-#[derive(Debug, PartialEq)]
-pub enum Write {
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeStateUpdate {
     /// The object itself, with owner, labels and the node's name.
     Object,
     Status(Box<NodeNetworkStateStatus>),
@@ -71,131 +73,137 @@ impl NodeState {
             node,
             labels,
             now,
-            wanted: None,
-            there: There::Unknown,
-            from: None,
+            published: None,
+            stored: StoredState::Unread,
+            not_before: None,
             delivered: true,
             refresh: None,
+            outbox: Outbox::default(),
         }
     }
 
     pub fn publish(&mut self, network: ReportedNetwork) {
-        if self.wanted.as_ref() != Some(&network) {
-            self.wanted = Some(network);
-            self.from = None;
+        if self.published.as_ref() != Some(&network) {
+            self.published = Some(network);
+            self.not_before = None;
             self.delivered = false;
-            self.settle();
+            self.compare();
         }
     }
 
-    /// Takes in what the watch has seen; true if a report is asked for.
-    pub fn see(&mut self, seen: Seen<NodeNetworkState>) -> bool {
-        match seen {
+    /// Handles an event of the watch; true if a report is asked for.
+    pub fn handle(&mut self, event: ObjectEvent<NodeNetworkState>) -> bool {
+        match event {
             // There is one of a name at most.
-            Seen::All(mut all) => {
+            ObjectEvent::All(mut all) => {
                 let object = all.pop();
                 if object.is_none() {
-                    self.gone();
+                    self.deleted();
                 }
-                object.is_some_and(|object| self.see_object(object))
+                object.is_some_and(|object| self.changed(object))
             }
-            Seen::Changed(object) => {
+            ObjectEvent::Changed(object) => {
                 let version = object.resource_version().unwrap_or_default();
-                !self.is_older(&version) && self.see_object(object)
+                !self.is_older(&version) && self.changed(object)
             }
-            Seen::Gone(object) => {
+            ObjectEvent::Gone(object) => {
                 let version = object.resource_version().unwrap_or_default();
-                // Unless it has been made anew since.
+                // Unless it was created again since.
                 if !self.is_older(&version) {
-                    self.gone();
+                    self.deleted();
                 }
                 false
             }
         }
     }
 
-    fn see_object(&mut self, object: DeserializeGuard<NodeNetworkState>) -> bool {
+    fn changed(&mut self, object: DeserializeGuard<NodeNetworkState>) -> bool {
         let refresh = object.labels().get(FORCE_REFRESH_LABEL).cloned();
-        let asked = self.there != There::Unknown && refresh.is_some() && refresh != self.refresh;
+        let asked = self.stored != StoredState::Unread && refresh.is_some() && refresh != self.refresh;
         self.refresh = refresh;
         let version = object.resource_version().unwrap_or_default();
-        let was_furnished = matches!(&self.there, There::Object(known) if known.is_furnished);
-        // One that cannot be read is to be written over.
-        let (is_furnished, status) = match object.0 {
-            Ok(object) => (self.is_furnished(&object), object.status),
+        let was_complete = matches!(&self.stored, StoredState::Present(known) if known.is_complete);
+        // One that cannot be read is overwritten.
+        let (is_complete, status) = match object.0 {
+            Ok(object) => (self.is_complete(&object), object.status),
             Err(_) => (false, NodeNetworkStateStatus::default()),
         };
-        let is_furnished = is_furnished || was_furnished;
-        self.there = There::Object(Box::new(Shown { version, is_furnished, status }));
-        self.settle();
+        let is_complete = is_complete || was_complete;
+        self.stored = StoredState::Present(Box::new(StoredObject { version, is_complete, status }));
+        self.compare();
         asked
     }
 
-    /// Whether this version was there before the one that is known.
+    /// Whether this version is older than the one that is known.
     fn is_older(&self, version: &str) -> bool {
-        matches!(&self.there, There::Object(known) if is_older(version, &known.version))
+        matches!(&self.stored, StoredState::Present(known) if is_older(version, &known.version))
     }
 
-    fn gone(&mut self) {
-        self.there = There::Nothing;
+    fn deleted(&mut self) {
+        self.stored = StoredState::Missing;
         self.refresh = None;
-        self.from = None;
+        self.not_before = None;
+        self.compare();
     }
 
     /// The object was written, which made this version.
-    fn furnished(&mut self, object: NodeNetworkState) {
+    fn object_written(&mut self, object: NodeNetworkState) {
         let version = object.resource_version().unwrap_or_default();
-        self.there = There::Object(Box::new(Shown { version, is_furnished: true, status: object.status }));
+        let stored = StoredObject { version, is_complete: true, status: object.status };
+        self.stored = StoredState::Present(Box::new(stored));
+        self.compare();
     }
 
     /// The status was written, which made this version.
-    fn written(&mut self, status: NodeNetworkStateStatus, version: String, from: Instant) {
-        self.from = Some(from);
-        if self.is_older(&version) {
-            return;
+    fn status_written(&mut self, status: NodeNetworkStateStatus, version: String, not_before: Instant) {
+        self.not_before = Some(not_before);
+        if !self.is_older(&version)
+            && let StoredState::Present(stored) = &mut self.stored
+        {
+            stored.version = version;
+            stored.status = status;
         }
-        if let There::Object(shown) = &mut self.there {
-            shown.version = version;
-            shown.status = status;
-        }
-        self.settle();
+        self.compare();
     }
 
-    fn settle(&mut self) {
-        let is_known = self.there != There::Unknown;
-        self.delivered |= is_known && self.unsaid().is_none();
+    /// Puts into the outbox what the server does not have.
+    fn compare(&mut self) {
+        if let Some(update) = self.missing_update() {
+            let schedule = Schedule { not_before: self.not_before, ..Schedule::default() };
+            self.outbox.put((), update, schedule);
+        } else {
+            self.outbox.cancel(&());
+            self.delivered |= self.stored != StoredState::Unread;
+        }
     }
 
-    /// What is still to be written; of nothing if nothing is known of either side.
-    fn unsaid(&self) -> Option<Write> {
-        let wanted = self.wanted.as_ref()?;
-        match &self.there {
-            There::Unknown => None,
-            There::Nothing => Some(Write::Object),
-            There::Object(shown) if !shown.is_furnished => Some(Write::Object),
-            There::Object(shown) => {
-                let status = wanted.status(&shown.status, (self.now)());
-                (status != shown.status).then(|| Write::Status(Box::new(status)))
+    /// What is still to be written: nothing before a network was published and the object was listed.
+    fn missing_update(&self) -> Option<NodeStateUpdate> {
+        let published = self.published.as_ref()?;
+        match &self.stored {
+            StoredState::Unread => None,
+            StoredState::Missing => Some(NodeStateUpdate::Object),
+            StoredState::Present(stored) if !stored.is_complete => Some(NodeStateUpdate::Object),
+            StoredState::Present(stored) => {
+                let status = published.status(&stored.status, (self.now)());
+                (status != stored.status).then(|| NodeStateUpdate::Status(Box::new(status)))
             }
         }
     }
 
-    fn is_furnished(&self, object: &NodeNetworkState) -> bool {
+    fn is_complete(&self, object: &NodeNetworkState) -> bool {
         object.spec.node_name.as_ref() == Some(&self.node)
             && self.labels.iter().all(|(key, value)| object.labels().get(key) == Some(value))
             && object.owner_references().iter().any(|owner| owner.kind == "Node" && owner.name == self.node)
     }
 }
 
-impl Papers for NodeState {
-    type Errand = Write;
+impl Pending for NodeState {
+    type Key = ();
+    type Update = NodeStateUpdate;
 
-    fn next(&mut self, now: Instant) -> Next<Write> {
-        match (self.unsaid(), self.from) {
-            (Some(_), Some(from)) if from > now => Next::Later(from),
-            (Some(write), _) => Next::Write(write),
-            (None, _) => Next::Nothing,
-        }
+    fn outbox(&mut self) -> &mut Outbox<(), NodeStateUpdate> {
+        &mut self.outbox
     }
 
     fn is_delivered(&self) -> bool {
@@ -204,32 +212,38 @@ impl Papers for NodeState {
 }
 
 /// Writes the node's own state.
-pub struct Writer {
+pub struct NodeStateWriter {
     pub client: Client,
     pub node: String,
     pub labels: BTreeMap<String, String>,
 }
 
-impl Carrier<NodeState> for Writer {
-    async fn carry(&self, desk: &Desk<NodeState>, write: Write) -> Result<(), CallError> {
+impl Writer<NodeState> for NodeStateWriter {
+    async fn write(
+        &self,
+        outbox: &SharedOutbox<NodeState>,
+        (): &(),
+        update: NodeStateUpdate,
+    ) -> Result<(), CallError> {
         let api: Api<NodeNetworkState> = Api::all(self.client.clone());
-        match write {
-            Write::Object => {
+        match update {
+            NodeStateUpdate::Object => {
                 let object = self.object().await?;
                 let patch = Patch::Apply(&object);
-                let made =
+                let written =
                     within_limit(api.patch(&self.node, &apply::as_manager(HANDLER_FIELD_MANAGER), &patch))
                         .await?;
-                desk.change(|state| state.furnished(made));
+                outbox.change(|state| state.object_written(written));
             }
-            Write::Status(status) => {
+            NodeStateUpdate::Status(status) => {
                 let mut object = NodeNetworkState::new(&self.node, NodeNetworkStateSpec::default());
                 object.status = *status;
                 match apply::status(&api, &object, |object| &object.status, HANDLER_FIELD_MANAGER).await {
                     Ok(version) => {
-                        desk.change(|state| state.written(object.status, version, Instant::now() + PEACE));
+                        let not_before = Instant::now() + MIN_WRITE_INTERVAL;
+                        outbox.change(|state| state.status_written(object.status, version, not_before));
                     }
-                    Err(error) if error.is_not_found() => desk.change(NodeState::gone),
+                    Err(error) if error.is_not_found() => outbox.change(NodeState::deleted),
                     Err(error) => return Err(error),
                 }
             }
@@ -238,9 +252,9 @@ impl Carrier<NodeState> for Writer {
     }
 }
 
-impl Writer {
-    /// The object without its status. It goes with its node, whose identity is asked for now: a node that was made
-    /// anew is another one.
+impl NodeStateWriter {
+    /// The object without its status. Its owner is the node, whose UID is read now: a node that was created again has
+    /// another one.
     async fn object(&self) -> Result<NodeNetworkState, CallError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = within_limit(nodes.get(&self.node)).await?;

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Result, bail};
-use knmstate_agent::probes::DNS_HOST;
+use knmstate_agent::PROBE_DNS_HOST;
 use knmstate_api::names::relationship;
-use knmstate_core::{pace::PERCENT, progress::Retries};
+use knmstate_core::{Retries, pace::PERCENT};
 
 use crate::{commands::given, leases::LeaseArgs, logging, persistence::PersistenceArgs};
 
@@ -149,9 +149,9 @@ impl Args {
         Ok(Settings {
             node,
             lock_file: lock_file.into(),
-            probe_dns_host: given(self.probe_dns_host).unwrap_or_else(|| DNS_HOST.to_owned()),
+            probe_dns_host: given(self.probe_dns_host).unwrap_or_else(|| PROBE_DNS_HOST.to_owned()),
             retries: Retries {
-                most: number("NNCP_MAX_RETRIES", self.max_retries, 5),
+                max_attempts: number("NNCP_MAX_RETRIES", self.max_retries, 5),
                 first_pause: seconds("NNCP_INITIAL_BACKOFF_SECONDS", self.initial_backoff, 1),
                 longest_pause: seconds("NNCP_MAX_BACKOFF_SECONDS", self.max_backoff, 30),
             },
@@ -232,13 +232,17 @@ mod tests {
 
     #[test]
     fn a_number_that_is_none_is_the_default() {
-        let most =
-            |value: &str| parse(&[&format!("--max-retries={value}")]).map(|settings| settings.retries.most);
+        let most = |value: &str| {
+            parse(&[&format!("--max-retries={value}")]).map(|settings| settings.retries.max_attempts)
+        };
         for (value, expected) in [("7", 7), (" 7 ", 7), ("many", 5), ("-1", 5), ("1.5", 5), ("", 5)] {
             assert_eq!(most(value).unwrap(), expected, "{value:?}");
         }
-        let usual =
-            Retries { most: 5, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(30) };
+        let usual = Retries {
+            max_attempts: 5,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(30),
+        };
         assert_eq!(parse(&[]).unwrap().retries, usual);
     }
 

@@ -6,16 +6,10 @@ use std::{fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use knmstate_agent::{
-    agent::Agent,
-    engine::{self, Parts},
-    health::{self, Health},
-    ledger::Ledger,
-    probes::{KubeDoor, Prober},
-    store::Store as _,
-    stores::kubernetes::{self, KubernetesStore},
-    work_lock,
+    Agent, AgentParts, EngineSettings, Health, KubeApiEndpoint, KubernetesStore, KubernetesStoreOptions,
+    Ledger, Prober, Store as _, WORK_LOCK_FILE,
 };
-use knmstate_host::network_manager::{NetworkManagerHost, Options as HostOptions};
+use knmstate_host::{NetworkManagerHost, NetworkManagerOptions};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -24,10 +18,10 @@ use tokio::{
 
 pub use self::args::Args;
 use self::args::Settings;
-use super::{make_private_folder, now, on_runtime};
-use crate::{VERSION, cluster, logging, node_lock};
+use super::{make_private_directory, now, on_runtime};
+use crate::{cluster, logging, node_lock, version::version};
 
-/// How long the work may take to end when it is asked to, and what is left to be told after that: less than kubelet's
+/// How long the work may take to end when it is asked to, and what is left to be logged after that: less than kubelet's
 /// usual patience.
 const WORK_END: Duration = Duration::from_secs(7);
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -37,7 +31,7 @@ const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 pub fn run(args: Args) -> Result<()> {
     let (format, verbosity) = args.logging();
     logging::start(format, verbosity, &[]).context("cannot set up logging")?;
-    tracing::info!("knmstate {VERSION}");
+    tracing::info!("knmstate {}", version());
     let settings = args.settings()?;
     on_runtime(handle(settings))
 }
@@ -53,9 +47,9 @@ async fn handle(settings: Settings) -> Result<()> {
         lock = node_lock::acquire(settings.lock_file.clone()) => lock,
         _ = ended.wait_for(|stop| *stop) => return Ok(()),
     };
-    make_private_folder(&settings.state_dir)?;
+    make_private_directory(&settings.state_dir)?;
     let config = cluster::config(settings.kubeconfig.as_deref()).await?;
-    let store = KubernetesStore::start(kubernetes::Options {
+    let store = KubernetesStore::start(KubernetesStoreOptions {
         config: config.clone(),
         node: settings.node.clone(),
         relationship_labels: settings.labels.clone(),
@@ -68,7 +62,7 @@ async fn handle(settings: Settings) -> Result<()> {
     health.set_ready(false);
     set_aside(&settings.readiness_file)?;
     if !store.flush(LAST_WORDS).await {
-        tracing::warn!("not everything could be told; the rest is told after the next start");
+        tracing::warn!("not all results were delivered; the rest is delivered after the next start");
     }
     serving.abort();
     result
@@ -85,25 +79,28 @@ async fn work(
     let state = &settings.state_dir;
     let ledger = Ledger::open(state.join("orders"))
         .with_context(|| format!("cannot read the orders in {}", state.display()))?;
-    let options =
-        HostOptions { memory_only: settings.memory_only, ..HostOptions::new(state.join("journal")) };
+    let options = NetworkManagerOptions {
+        memory_only: settings.memory_only,
+        ..NetworkManagerOptions::new(state.join("journal"))
+    };
     let host =
         NetworkManagerHost::start(options).await.context("cannot watch the network of this machine")?;
-    let door = Arc::new(KubeDoor::new(config, settings.node.clone()));
-    let prober = Prober::new(host.clone(), Some(door), settings.probe_dns_host.clone());
-    let engine = engine::Settings {
+    let api = Arc::new(KubeApiEndpoint::new(config, settings.node.clone()));
+    let prober = Prober::new(host.clone(), Some(api), settings.probe_dns_host.clone());
+    let engine = EngineSettings {
         retries: settings.retries,
         leases: settings.lease_wait,
         report_percent: settings.report_percent,
-        work_lock: Some(state.join(work_lock::FILE)),
-        ..engine::Settings::new(settings.node.clone())
+        work_lock: Some(state.join(WORK_LOCK_FILE)),
+        ..EngineSettings::new(settings.node.clone())
     };
     let agent =
-        Agent::new(Parts { host, store, prober, ledger, settings: engine, health: health.clone() }).await;
+        Agent::new(AgentParts { host, store, prober, ledger, settings: engine, health: health.clone() })
+            .await;
 
     let mut observed = agent.observed();
     let say_when_ready = async {
-        // Whoever sends this is gone only with the agent.
+        // The sender lives as long as the agent.
         let _ = observed.wait_for(Option::is_some).await;
         health.set_ready(true);
         fs::write(&settings.readiness_file, "").context("cannot write the readiness file")?;
@@ -154,16 +151,16 @@ fn on_signal() -> Result<watch::Receiver<bool>> {
 
 /// A port that is taken is a pity, and no reason to leave the node alone.
 async fn serve_health(address: SocketAddr, health: Health) {
-    let mut told = false;
+    let mut logged = false;
     loop {
-        match health::serve(address, health.clone()).await {
+        match knmstate_agent::serve_health(address, health.clone()).await {
             Ok(serving) => {
                 tracing::info!(address = %serving.address, "answering /healthz and /readyz");
                 return std::future::pending().await;
             }
-            Err(error) if !told => {
+            Err(error) if !logged => {
                 tracing::warn!("cannot answer /healthz at {address}: {error}; it will be tried again");
-                told = true;
+                logged = true;
             }
             Err(_) => {}
         }
@@ -171,7 +168,7 @@ async fn serve_health(address: SocketAddr, health: Health) {
     }
 }
 
-/// Nobody is to read from a file of an earlier run that this one is ready.
+/// Removes the file of an earlier run, from which a probe could conclude that this one is ready.
 fn set_aside(readiness_file: &Path) -> Result<()> {
     match fs::remove_file(readiness_file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

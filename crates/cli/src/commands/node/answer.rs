@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use knmstate_agent::single::{End, Settled};
+use knmstate_agent::{DirectChangeResult, SettleResult};
 use knmstate_api::enactment::ProbeResult;
 use knmstate_host::{Checkpoint, HostError};
 use serde::Serialize;
@@ -111,21 +111,21 @@ impl Answer {
     }
 
     /// `open_for` is how long the change was to be left open, if it was.
-    pub fn of_end(end: End, open_for: Option<Duration>) -> Self {
+    pub fn of_end(end: DirectChangeResult, open_for: Option<Duration>) -> Self {
         let left_open = |answer: Self, checkpoint: &Checkpoint| match open_for {
             Some(time) => Self { timeout_seconds: Some(time.as_secs()), ..answer.of(checkpoint) },
             None => answer,
         };
         match end {
-            End::Unchanged { checkpoint: None } => {
+            DirectChangeResult::Unchanged { checkpoint: None } => {
                 Self::new(Outcome::Unchanged, "everything is as desired already; nothing was touched")
             }
-            End::Unchanged { checkpoint: Some(checkpoint) } => {
+            DirectChangeResult::Unchanged { checkpoint: Some(checkpoint) } => {
                 let message = "everything is as desired already; nothing was touched, and there is nothing to lose by \
                                committing or by rolling back";
                 left_open(Self::new(Outcome::Unchanged, message), &checkpoint)
             }
-            End::Changed { checkpoint, probes, notes } => {
+            DirectChangeResult::Changed { checkpoint, probes, notes } => {
                 let answer = match open_for {
                     None => Self::new(Outcome::Changed, "the state is applied, and permanent"),
                     Some(time) => Self::new(
@@ -139,27 +139,27 @@ impl Answer {
                 };
                 Self { probes, notes, ..left_open(answer, &checkpoint) }
             }
-            End::Refused(error) => Self::of_error(&error),
-            End::Failed { why, probes, as_before } => {
+            DirectChangeResult::Refused(error) => Self::of_error(&error),
+            DirectChangeResult::Failed { why, probes, as_before } => {
                 let result = if as_before { Outcome::Failed } else { Outcome::Unknown };
                 Self { probes, ..Self::new(result, why) }
             }
         }
     }
 
-    pub fn of_settled(settled: Settled) -> Self {
+    pub fn of_settled(settled: SettleResult) -> Self {
         match settled {
-            Settled::Committed { checkpoint } => {
+            SettleResult::Committed { checkpoint } => {
                 Self::new(Outcome::Committed, "the change is permanent").of(&checkpoint)
             }
-            Settled::RolledBack { checkpoint } => {
+            SettleResult::RolledBack { checkpoint } => {
                 Self::new(Outcome::RolledBack, "the network is as it was before the change").of(&checkpoint)
             }
-            Settled::Refused { checkpoint, why } => {
+            SettleResult::Refused { checkpoint, why } => {
                 Self { checkpoint: checkpoint.map(|name| name.to_string()), ..Self::refused(why) }
             }
-            Settled::Lost { checkpoint, why } => Self::new(Outcome::Failed, why).of(&checkpoint),
-            Settled::Unknown { checkpoint, why } => Self::new(Outcome::Unknown, why).of(&checkpoint),
+            SettleResult::Lost { checkpoint, why } => Self::new(Outcome::Failed, why).of(&checkpoint),
+            SettleResult::Unknown { checkpoint, why } => Self::new(Outcome::Unknown, why).of(&checkpoint),
         }
     }
 
@@ -172,7 +172,7 @@ impl Answer {
     }
 
     /// Says it: as JSON on standard output, or in words, which go to standard error when it went wrong.
-    pub fn tell(&self, out: &mut impl Write, json: bool) -> Result<ExitCode> {
+    pub fn write(&self, out: &mut impl Write, json: bool) -> Result<ExitCode> {
         if json {
             serde_json::to_writer(&mut *out, self)?;
             writeln!(out)?;
@@ -207,18 +207,20 @@ mod tests {
     #[test]
     fn every_end_has_its_code_and_its_word() {
         let checkpoint = Checkpoint::new("/C/1");
-        let changed = || End::Changed { checkpoint: checkpoint.clone(), probes: vec![], notes: vec![] };
-        let failed = |as_before| End::Failed { why: "w".to_owned(), probes: vec![], as_before };
+        let changed =
+            || DirectChangeResult::Changed { checkpoint: checkpoint.clone(), probes: vec![], notes: vec![] };
+        let failed =
+            |as_before| DirectChangeResult::Failed { why: "w".to_owned(), probes: vec![], as_before };
         let invalid = HostError::Invalid { place: knmstate_host::Place::document(), why: "w".to_owned() };
         let busy = HostError::Busy { checkpoint: checkpoint.clone(), rolls_back_in: None };
         let minute = Some(Duration::from_mins(1));
         for (end, open_for, word, code) in [
-            (End::Unchanged { checkpoint: None }, None, "unchanged", 0),
-            (End::Unchanged { checkpoint: Some(checkpoint.clone()) }, minute, "unchanged", 0),
+            (DirectChangeResult::Unchanged { checkpoint: None }, None, "unchanged", 0),
+            (DirectChangeResult::Unchanged { checkpoint: Some(checkpoint.clone()) }, minute, "unchanged", 0),
             (changed(), None, "changed", 0),
             (changed(), minute, "open", 0),
-            (End::Refused(invalid), None, "not-understood", 2),
-            (End::Refused(busy), None, "refused", 1),
+            (DirectChangeResult::Refused(invalid), None, "not-understood", 2),
+            (DirectChangeResult::Refused(busy), None, "refused", 1),
             (failed(true), None, "failed", 1),
             (failed(false), None, "unknown", 3),
         ] {

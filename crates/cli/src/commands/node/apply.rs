@@ -12,9 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use knmstate_agent::{
-    engine::Conclusion,
-    probes::{ApiDoor, DNS_HOST, KubeDoor, Prober},
-    single::{self, Single},
+    ApiEndpoint, ChangeRequest, Conclusion, DirectChange, KubeApiEndpoint, PROBE_DNS_HOST, Prober,
 };
 use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
@@ -90,7 +88,7 @@ pub struct ApplyArgs {
     node_name: Option<String>,
 
     /// The name that name servers are asked for in order to see whether they answer.
-    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = DNS_HOST)]
+    #[arg(long, value_name = "NAME", env = "PROBE_DNS_HOST", default_value = PROBE_DNS_HOST)]
     dns_probe_host: String,
 
     #[command(flatten)]
@@ -111,14 +109,14 @@ pub async fn apply_as(
     machine: &MachineArgs,
     memory_only: bool,
 ) -> Result<Answer> {
-    let wish = match file.read().and_then(|text| {
-        single::read(&text).map_err(|why| format!("{}: {why}; nothing was changed", file.name()))
+    let request = match file.read().and_then(|text| {
+        ChangeRequest::parse(&text).map_err(|why| format!("{}: {why}; nothing was changed", file.name()))
     }) {
-        Ok(wish) => wish,
+        Ok(request) => request,
         Err(why) => return Ok(Answer::not_understood(why)),
     };
-    let door = match &how.kubeconfig {
-        Some(path) => Some(door(path, how.node_name.clone()).await?),
+    let endpoint = match &how.kubeconfig {
+        Some(path) => Some(api_endpoint(path, how.node_name.clone()).await?),
         None => None,
     };
     let machine = match Machine::take(machine, memory_only).await? {
@@ -126,22 +124,22 @@ pub async fn apply_as(
         Err(answer) => return Ok(answer),
     };
     // A change cannot cut what is cut already: the API server counts if it answered before.
-    let api = if door.is_some() { ApiAccess::Unreachable } else { ApiAccess::None };
-    let prober = Prober::new(machine.host.clone(), door, how.dns_probe_host.clone());
+    let api = if endpoint.is_some() { ApiAccess::Unreachable } else { ApiAccess::None };
+    let prober = Prober::new(machine.host.clone(), endpoint, how.dns_probe_host.clone());
     let time = Duration::from_secs(how.timeout);
     let open_for = how.no_commit.then_some(time);
     let stop = watch::Sender::new(false);
-    let single = Single {
+    let change = DirectChange {
         host: &machine.host,
         prober: &prober,
-        wish,
+        request,
         timeout: time,
         probes: !how.no_probes,
         api,
         conclusion: open_for.map_or(Conclusion::Commit, Conclusion::LeaveOpen),
         stop: stop.subscribe(),
     };
-    let mut work = std::pin::pin!(single.carry_out());
+    let mut work = std::pin::pin!(change.run());
     let end = tokio::select! {
         end = &mut work => end,
         // What is half done is rolled back first.
@@ -153,7 +151,7 @@ pub async fn apply_as(
     Ok(Answer::of_end(end, open_for))
 }
 
-async fn door(kubeconfig: &std::path::Path, node: Option<String>) -> Result<Arc<dyn ApiDoor>> {
+async fn api_endpoint(kubeconfig: &std::path::Path, node: Option<String>) -> Result<Arc<dyn ApiEndpoint>> {
     let node = match node {
         Some(name) => name,
         None => nix::unistd::gethostname()
@@ -161,5 +159,5 @@ async fn door(kubeconfig: &std::path::Path, node: Option<String>) -> Result<Arc<
             .to_string_lossy()
             .into_owned(),
     };
-    Ok(Arc::new(KubeDoor::new(cluster::config(Some(kubeconfig)).await?, node)))
+    Ok(Arc::new(KubeApiEndpoint::new(cluster::config(Some(kubeconfig)).await?, node)))
 }

@@ -1,13 +1,13 @@
-//! The machine that a command works on, with everybody else kept out.
+//! Exclusive access to this machine for a command.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
-use knmstate_agent::work_lock::{self, WorkLock};
-use knmstate_host::network_manager::{NetworkManagerHost, Options};
+use knmstate_agent::{WORK_LOCK_FILE, WorkLock};
+use knmstate_host::{NetworkManagerHost, NetworkManagerOptions};
 
 use super::answer::Answer;
-use crate::commands::make_private_folder;
+use crate::commands::make_private_directory;
 
 /// How long a handler may be in the way. It only looks at the network most of the time, which is soon over.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
@@ -15,12 +15,12 @@ const LOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Where the machine keeps what outlives a process.
 #[derive(clap::Args, Clone, Debug)]
 pub struct MachineArgs {
-    /// Where the way back of a change is noted: the same folder as that of the handler.
+    /// The directory of the journal: the same as that of the handler.
     #[arg(long, env = "KNMSTATE_STATE_DIR", value_name = "DIR", default_value = "/var/lib/knmstate")]
     state_dir: PathBuf,
 }
 
-/// The machine, as long as nobody else works on it.
+/// The machine, locked against the handler and other commands.
 pub struct Machine {
     pub host: NetworkManagerHost,
     _lock: WorkLock,
@@ -34,8 +34,8 @@ impl Machine {
                 "only root may change the network of this machine; run it as root",
             )));
         }
-        make_private_folder(&args.state_dir)?;
-        let file = args.state_dir.join(work_lock::FILE);
+        make_private_directory(&args.state_dir)?;
+        let file = args.state_dir.join(WORK_LOCK_FILE);
         let lock = WorkLock::wait_for(&file, LOCK_LIMIT)
             .await
             .with_context(|| format!("cannot use {} (--state-dir)", file.display()))?;
@@ -46,7 +46,10 @@ impl Machine {
                 file.display()
             ))));
         };
-        let options = Options { memory_only, ..Options::new(args.state_dir.join("journal")) };
+        let options = NetworkManagerOptions {
+            memory_only,
+            ..NetworkManagerOptions::new(args.state_dir.join("journal"))
+        };
         let host =
             NetworkManagerHost::start(options).await.context("cannot watch the network of this machine")?;
         Ok(Ok(Self { host, _lock: lock }))

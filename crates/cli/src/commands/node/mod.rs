@@ -103,14 +103,14 @@ pub fn run(args: Args, out: &mut impl Write) -> Result<ExitCode> {
         Command::Show { interface, json, yaml: _ } => {
             let state = on_runtime(observe())?;
             let Some(state) = only(state, interface.as_deref()) else {
-                return Answer::no_such_interface(interface.as_deref()).tell(out, false);
+                return Answer::no_such_interface(interface.as_deref()).write(out, false);
             };
             write_state(out, &state, if json { Notation::Json } else { Notation::Yaml })?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Apply { file, how, machine, json } => {
             let memory_only = how.is_memory_only();
-            answered(apply_as(&file, &how, &machine, memory_only)).tell(out, json)
+            answered(apply_as(&file, &how, &machine, memory_only)).write(out, json)
         }
         Command::Commit { settling } => end(&settling, Settling::Commit, out),
         Command::Rollback { settling } => end(&settling, Settling::RollBack, out),
@@ -118,7 +118,7 @@ pub fn run(args: Args, out: &mut impl Write) -> Result<ExitCode> {
 }
 
 fn end(args: &SettleArgs, settling: Settling, out: &mut impl Write) -> Result<ExitCode> {
-    answered(settle(settling, args.checkpoint.as_deref(), &args.machine)).tell(out, args.json)
+    answered(settle(settling, args.checkpoint.as_deref(), &args.machine)).write(out, args.json)
 }
 
 /// The answer. An error of ours comes before anything is touched.

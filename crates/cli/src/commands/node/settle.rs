@@ -1,7 +1,7 @@
 //! The end of a change that was left open.
 
 use anyhow::Result;
-use knmstate_agent::single;
+use knmstate_agent::{commit_open_change, roll_back_open_change};
 
 use super::{
     answer::Answer,
@@ -22,8 +22,8 @@ pub async fn settle(settling: Settling, checkpoint: Option<&str>, machine: &Mach
         Err(answer) => return Ok(answer),
     };
     let settled = match settling {
-        Settling::Commit => single::commit(&machine.host, checkpoint).await,
-        Settling::RollBack => single::roll_back(&machine.host, checkpoint).await,
+        Settling::Commit => commit_open_change(&machine.host, checkpoint).await,
+        Settling::RollBack => roll_back_open_change(&machine.host, checkpoint).await,
     };
     Ok(match settled {
         Ok(settled) => Answer::of_settled(settled),

@@ -3,11 +3,8 @@
 use std::io::Write;
 
 use anyhow::{Context as _, Result};
-use knmstate_agent::yaml;
-use knmstate_host::{
-    Host as _, NetworkState,
-    network_manager::{NetworkManagerHost, Options},
-};
+use knmstate_files::yaml;
+use knmstate_host::{Host as _, NetworkManagerHost, NetworkManagerOptions, NetworkState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -18,10 +15,10 @@ pub enum Notation {
     Json,
 }
 
-/// The state as it is now. Nothing is changed, so nobody has to be kept out.
+/// The current state. This changes nothing, so it needs no lock.
 pub async fn observe() -> Result<NetworkState> {
     // No change is made, so that nothing is noted there.
-    let host = NetworkManagerHost::start(Options::new("/var/lib/knmstate/journal"))
+    let host = NetworkManagerHost::start(NetworkManagerOptions::new("/var/lib/knmstate/journal"))
         .await
         .context("cannot watch the network of this machine")?;
     host.observe().await.context("cannot read the state of the network")

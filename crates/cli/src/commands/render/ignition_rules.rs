@@ -88,7 +88,7 @@ pub(super) fn read(config: &Value) -> Result<Given, String> {
         if mode > 0o7777 {
             return Err(format!("the mode {mode} of {path} is none"));
         }
-        // An octal mode that was written down as if it were decimal has bits that nobody wants.
+        // An octal mode that was written as a decimal number has unwanted bits.
         if ![0o600, 0o644].contains(&mode) {
             return Err(format!("the mode {mode:o} of {path}"));
         }

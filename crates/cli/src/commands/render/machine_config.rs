@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use knmstate_api::{Drift, Mode, NodeNetworkConfigurationPolicySpec, OnDelete};
 use knmstate_core::{bridge_defaults, join};
-use knmstate_host::{NetworkState, keyfiles};
+use knmstate_document::NetworkState;
+use knmstate_offline::keyfiles;
 use serde_json::Value;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     names, object,
 };
 
-const FOLDER: &str = "/etc/NetworkManager/system-connections";
+const DIRECTORY: &str = "/etc/NetworkManager/system-connections";
 /// Readable by root alone: NetworkManager takes no other, and there may be passwords in it.
 const MODE: u32 = 0o600;
 
@@ -88,7 +89,7 @@ pub(super) fn render(args: &Args, text: &str) -> Result<Rendered, String> {
     }
     remarks.extend(keyfiles::remarks(&desired).into_iter().map(at));
     let files =
-        files.iter().map(|file| File::new(format!("{FOLDER}/{}", file.name), MODE, &file.text)).collect();
+        files.iter().map(|file| File::new(format!("{DIRECTORY}/{}", file.name), MODE, &file.text)).collect();
     let object = object::machine_config(&name, &args.pool, &Config::new(files, Vec::new()));
     Ok(Rendered { object, remarks })
 }

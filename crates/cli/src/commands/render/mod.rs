@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use knmstate_agent::yaml;
+use knmstate_files::yaml;
 use serde_json::Value;
 
 /// Write objects for OpenShift's machine-config-operator, out of policies or for them.
@@ -73,7 +73,7 @@ pub fn run(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keyfiles may hold passwords; so nobody else may read the file, unless it was there and readable before.
+/// Keyfiles may contain passwords, so a new file is readable by its owner only. An existing one keeps its mode.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())

@@ -15,12 +15,12 @@ const LOWER: &str = "/etc/NetworkManager/system-connections";
 /// What is gone with the next boot.
 const UPPER: &str = "/run/nm-system-connections";
 const WORK: &str = "/run/nm-system-connections-work";
-/// systemd demands that a mount is called after its folder.
+/// systemd requires that a mount unit is named after its directory.
 const UNIT: &str = "etc-NetworkManager-systemConnectionsMerged.mount";
 
 const WHEN: &str = "\
 With this, a node comes back from a reboot with the profiles that MachineConfigs
-and the installation have put on its disk, and policies are applied anew. The
+and the installation have put on its disk, and policies are applied again. The
 files of MachineConfigs stay as they are, so the machine-config-operator finds
 no node that has drifted, even where a policy changes an interface of theirs.
 
@@ -35,7 +35,7 @@ a node needs to reach the API server in a MachineConfig.";
 
 /// Write a MachineConfig after which changes of NetworkManager's profiles last until the next boot.
 ///
-/// NetworkManager is made to use an overlay: what is on disk below, a folder in /run above, and all changes go there.
+/// NetworkManager uses an overlay: the files on disk below, and a directory in /run above, which gets all changes.
 #[derive(clap::Args)]
 #[command(after_help = WHEN)]
 pub(super) struct Args {
@@ -53,7 +53,7 @@ pub(super) fn render(args: &Args) -> Result<Rendered, String> {
     let name = names::object(&format!("99-{pool}-nmstate-overlay"))?;
     let files = [
         ("/etc/NetworkManager/conf.d/99-knmstate-overlay.conf", settings()),
-        ("/etc/tmpfiles.d/knmstate-overlay.conf", folders()),
+        ("/etc/tmpfiles.d/knmstate-overlay.conf", directories()),
     ];
     let files = files.into_iter().map(|(path, text)| File::new(path.to_owned(), 0o644, &text)).collect();
     let units = vec![Unit { name: UNIT, enabled: true, contents: mount() }];
@@ -68,11 +68,11 @@ fn settings() -> String {
 }
 
 /// Readable by root alone, because of the passwords in profiles.
-fn folders() -> String {
+fn directories() -> String {
     format!("D {UPPER} 0700 root root - -\nD {WORK} 0700 root root - -\nd {MERGED} 0755 root root - -\n")
 }
 
-/// After the folders are there, which is after local-fs.target: so it must not be a part of that one, as mounts are by
+/// After the directories exist, which is after local-fs.target: so it must not be a part of that one, as mounts are by
 /// default. Wanted by NetworkManager itself, so that it never starts without.
 fn mount() -> String {
     format!(
@@ -120,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_is_called_after_its_folder() {
+    fn the_unit_is_named_after_its_directory() {
         assert_eq!(UNIT, format!("{}.mount", MERGED[1..].replace('/', "-")));
-        // A dash in the folder would have to be escaped in the name.
+        // A dash in the directory would have to be escaped in the name.
         assert!(!MERGED.contains('-'));
     }
 
     #[test]
-    fn every_folder_of_the_mount_is_made_before() {
-        for folder in [UPPER, WORK, MERGED] {
-            assert!(folders().contains(&format!(" {folder} ")), "{folder}");
+    fn every_directory_of_the_mount_is_created_before() {
+        for directory in [UPPER, WORK, MERGED] {
+            assert!(directories().contains(&format!(" {directory} ")), "{directory}");
         }
     }
 }

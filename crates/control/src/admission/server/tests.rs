@@ -20,20 +20,16 @@ use tokio_rustls::{
 use super::*;
 use crate::{
     admission::review::tests::{now, policy, review_of},
-    certificates::{
-        Serving,
-        authority::{Authority, Names},
-        certificate::Pair,
-    },
+    certificates::{CertificateAuthority, CertificatePair, ServedCertificate, WebhookNames},
 };
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A webhook on loopback, and who it is believed by.
+/// A webhook on loopback, and the authority of its certificate.
 struct Webhook {
     address: SocketAddr,
-    serving: Serving,
-    authority: Pair,
+    serving: ServedCertificate,
+    authority: CertificatePair,
     stop: oneshot::Sender<()>,
     server: JoinHandle<io::Result<()>>,
 }
@@ -45,16 +41,16 @@ fn clock() -> Timestamp {
 
 impl Webhook {
     async fn start() -> Self {
-        let authority = Authority::make(clock(), Duration::from_hours(1)).expect("an authority");
-        let serving = Serving::new();
+        let authority = CertificateAuthority::make(clock(), Duration::from_hours(1)).expect("an authority");
+        let serving = ServedCertificate::new();
         serving.replace(&issued(&authority));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
-        let (_, catalogue) = watch::channel(None);
+        let (_, index) = watch::channel(None);
         let others = Router::new().route("/metrics", get(async || "up 1"));
         let tls = Tls::new(&serving).expect("TLS");
-        let server = tokio::spawn(serve(listener, tls, Questions::new(catalogue, now), others, async {
+        let server = tokio::spawn(serve(listener, tls, AdmissionServer::new(index, now), others, async {
             let _ = stopped.await;
         }));
         Self { address, serving, authority, stop, server }
@@ -74,16 +70,16 @@ impl Webhook {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    /// The status and the body of an answer on a connection of its own.
+    /// Status and body of the response to one request on a new connection.
     async fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
         let mut connection = self.connect(&[]).await.expect("a connection");
         ask_on(&mut connection, method, path, body).await
     }
 }
 
-fn issued(authority: &Pair) -> Pair {
-    let names = Names { service: "s".to_owned(), namespace: "n".to_owned() };
-    let authority = Authority::read(authority).expect("an authority");
+fn issued(authority: &CertificatePair) -> CertificatePair {
+    let names = WebhookNames { service: "s".to_owned(), namespace: "n".to_owned() };
+    let authority = CertificateAuthority::read(authority).expect("an authority");
     authority.issue(&names, clock(), Duration::from_hours(1)).expect("a certificate")
 }
 
@@ -95,7 +91,7 @@ async fn ask_on(
 ) -> (u16, String) {
     let head = format!("{method} {path} HTTP/1.1\r\nHost: s.n.svc\r\nContent-Length: {}\r\n\r\n", body.len());
     connection.write_all(head.as_bytes()).await.expect("sent");
-    // Whoever refuses a body may do so before all of it was sent.
+    // The server may refuse a body before all of it was sent.
     let _ = connection.write_all(body).await;
     let read = async {
         let mut text = String::new();
@@ -119,16 +115,16 @@ async fn ask_on(
 }
 
 #[tokio::test]
-async fn questions_are_answered_and_everything_else_is_refused() {
+async fn admission_reviews_are_answered_and_other_requests_are_refused() {
     let webhook = Webhook::start().await;
     for path in ["/readyz", "/healthz", "/metrics"] {
         assert_eq!(webhook.ask("GET", path, b"").await.0, 200, "{path}");
     }
     assert_eq!(webhook.ask("GET", "/elsewhere", b"").await.0, 404);
-    let path = Question::ValidatePolicy.path();
+    let path = Endpoint::ValidatePolicy.path();
     assert_eq!(webhook.ask("GET", path, b"").await.0, 405);
     assert_eq!(webhook.ask("POST", path, b"{}").await.0, 400);
-    assert_eq!(webhook.ask("POST", path, &vec![b' '; LARGEST + 1]).await.0, 413);
+    assert_eq!(webhook.ask("POST", path, &vec![b' '; MAX_BODY + 1]).await.0, 413);
 
     let bad = policy(&json!({ "desiredState": { "interfacs": [] } }));
     let (code, body) =
@@ -151,7 +147,7 @@ async fn a_new_certificate_is_served_to_new_connections_and_the_old_ones_stay() 
 }
 
 #[tokio::test]
-async fn whoever_does_not_speak_holds_up_nobody() {
+async fn silent_connections_do_not_delay_others() {
     let webhook = Webhook::start().await;
     let mut silent = Vec::new();
     for _ in 0..50 {
@@ -161,7 +157,7 @@ async fn whoever_does_not_speak_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn http_2_is_not_spoken() {
+async fn http_2_is_refused() {
     let webhook = Webhook::start().await;
     assert!(webhook.connect(&[b"h2"]).await.is_err());
     let both = webhook.connect(&[b"h2", b"http/1.1"]).await.expect("a connection");
@@ -169,11 +165,11 @@ async fn http_2_is_not_spoken() {
 }
 
 #[tokio::test]
-async fn it_stops_when_told_although_connections_are_open() {
+async fn it_stops_on_request_although_connections_are_open() {
     let webhook = Webhook::start().await;
     let mut open = webhook.connect(&[]).await.expect("a connection");
     assert_eq!(ask_on(&mut open, "GET", "/readyz", b"").await.0, 200);
     webhook.stop.send(()).expect("it runs");
     timeout(SOON, webhook.server).await.expect("it stops in time").expect("no panic").expect("no error");
-    assert!(TcpStream::connect(webhook.address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(webhook.address).await.is_err(), "the port is closed");
 }

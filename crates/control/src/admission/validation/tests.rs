@@ -4,18 +4,18 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::review::{
-    Question, answer,
+    Endpoint, respond,
     tests::{now, policy, review_of},
 };
 
-/// Two workers and the policy "b", which sets the MTU of eth1.
-fn catalogue() -> Catalogue {
+/// Two nodes and the policy "b", which sets the MTU of eth1.
+fn index() -> PolicyIndex {
     let node =
         |name: &str| (name.to_owned(), Arc::new(BTreeMap::from([("name".to_owned(), name.to_owned())])));
     let mut b: NodeNetworkConfigurationPolicy =
         serde_json::from_value(policy(&mtu(&json!(1500)))).expect("a policy");
     b.metadata.name = Some("b".to_owned());
-    Catalogue {
+    PolicyIndex {
         policies: BTreeMap::from([("b".to_owned(), Arc::new(b))]),
         nodes: BTreeMap::from([node("worker-1"), node("worker-2")]),
     }
@@ -25,20 +25,17 @@ fn mtu(mtu: &Value) -> Value {
     json!({ "desiredState": { "interfaces": [{ "name": "eth1", "type": "ethernet", "mtu": mtu }] } })
 }
 
-fn asked(operation: &str, object: &Value, old: &Value, catalogue: Option<&Catalogue>) -> AdmissionResponse {
+fn reviewed(operation: &str, object: &Value, old: &Value, index: Option<&PolicyIndex>) -> AdmissionResponse {
     let body = review_of("admission.k8s.io/v1", operation, object, old);
-    answer(Question::ValidatePolicy, &body, catalogue, now())
-        .expect("an answer")
-        .response
-        .expect("a response")
+    respond(Endpoint::ValidatePolicy, &body, index, now()).expect("a review").response.expect("a response")
 }
 
 fn created(spec: &Value) -> AdmissionResponse {
-    asked("CREATE", &policy(spec), &Value::Null, Some(&catalogue()))
+    reviewed("CREATE", &policy(spec), &Value::Null, Some(&index()))
 }
 
 #[test]
-fn what_can_never_work_is_refused_in_words_that_help() {
+fn what_can_never_work_is_refused_with_a_helpful_message() {
     let by_node = |values: Value| {
         let mut spec = mtu(&json!("{{ values.mtu }}"));
         spec["nodeValues"] = values;
@@ -97,44 +94,44 @@ fn what_may_work_is_allowed() {
 fn a_policy_is_compared_with_the_others_and_not_with_itself() {
     let mut b = policy(&mtu(&json!(9000)));
     b["metadata"]["name"] = json!("b");
-    assert!(asked("UPDATE", &b, &Value::Null, Some(&catalogue())).allowed);
+    assert!(reviewed("UPDATE", &b, &Value::Null, Some(&index())).allowed);
 
-    let mut leaving = catalogue();
+    let mut leaving = index();
     let b = Arc::make_mut(leaving.policies.get_mut("b").expect("b"));
     b.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
-    assert!(asked("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, Some(&leaving)).allowed);
+    assert!(reviewed("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, Some(&leaving)).allowed);
 }
 
 #[test]
-fn what_is_stored_is_not_judged_again_unless_it_changes() {
+fn a_stored_policy_is_validated_again_only_if_its_spec_changes() {
     let bad = json!({ "desiredState": { "interfacs": [] } });
     let mut labelled = policy(&bad);
     labelled["metadata"]["labels"] = json!({ "a": "b" });
-    assert!(asked("UPDATE", &labelled, &policy(&bad), Some(&catalogue())).allowed);
-    assert!(asked("DELETE", &Value::Null, &policy(&bad), Some(&catalogue())).allowed);
-    assert!(!asked("UPDATE", &policy(&bad), &policy(&json!({})), Some(&catalogue())).allowed);
+    assert!(reviewed("UPDATE", &labelled, &policy(&bad), Some(&index())).allowed);
+    assert!(reviewed("DELETE", &Value::Null, &policy(&bad), Some(&index())).allowed);
+    assert!(!reviewed("UPDATE", &policy(&bad), &policy(&json!({})), Some(&index())).allowed);
 }
 
 #[test]
-fn without_a_catalogue_the_others_are_not_compared_and_that_is_said() {
-    let response = asked("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, None);
+fn without_an_index_policies_are_not_compared_and_a_warning_says_so() {
+    let response = reviewed("CREATE", &policy(&mtu(&json!(9000))), &Value::Null, None);
     assert!(response.allowed);
     assert_eq!(response.warnings, Some(vec![NOT_COMPARED.to_owned()]));
     let bad = json!({ "desiredState": { "interfacs": [] } });
-    assert!(!asked("CREATE", &policy(&bad), &Value::Null, None).allowed);
+    assert!(!reviewed("CREATE", &policy(&bad), &Value::Null, None).allowed);
 }
 
 #[test]
-fn the_examples_are_understood() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+fn the_examples_are_accepted() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut policies = 0;
     for file in [
         "vlan/on-bond.yaml",
-        "rolled-back/wrong-card.yaml",
+        "rolled-back/wrong-nic.yaml",
         "quickstart/10-storage-bridge.yaml",
         "quickstart/20-search-domain.yaml",
     ] {
-        let text = std::fs::read_to_string(folder.join(file)).expect("an example");
+        let text = std::fs::read_to_string(directory.join(file)).expect("an example");
         let example: NodeNetworkConfigurationPolicy = serde_saphyr::from_str(&text).expect("a policy");
         assert_eq!(refusal("example", &example.spec, None), None, "{file}");
         policies += 1;
@@ -159,7 +156,7 @@ fn what_the_host_hides_is_not_shown_in_a_conflict() {
     ] {
         for value in ["one", "/etc/a/file"] {
             let document = json!({ "interfaces": [{ "name": "eth1", "x": { key: value } }] });
-            let state = knmstate_host::NetworkState::parse(document.clone()).expect("a state");
+            let state = knmstate_document::NetworkState::parse(document.clone()).expect("a state");
             let hidden = state.without_secrets().into_value() != document;
             let other = json!({ "interfaces": [{ "name": "eth1", "x": { key: "other" } }] });
             let [here, there] =
@@ -168,7 +165,7 @@ fn what_the_host_hides_is_not_shown_in_a_conflict() {
             // The other value may be a secret although this one is the name of a file.
             let shown = conflict.to_string().contains(value);
             assert!(!(hidden && shown), "{key}: {conflict}");
-            assert_eq!(hidden, knmstate_core::secrets::is_secret(key, &json!(value)), "{key}: {value}");
+            assert_eq!(hidden, knmstate_document::secrets::is_secret(key, &json!(value)), "{key}: {value}");
         }
     }
 }

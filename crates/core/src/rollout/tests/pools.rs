@@ -4,8 +4,8 @@ use super::*;
 use crate::pools::{Member, Pool};
 
 proptest! {
-    /// No pool ever lacks more of its nodes than it may, whatever else makes them unavailable; none begins in one that is
-    /// paused, and none that is in no pool.
+    /// No pool ever has more nodes unavailable than its limit, whatever makes them unavailable. No node begins in a pool
+    /// that is paused, or without a pool.
     #[test]
     fn the_limits_of_pools_hold(
         all in prop::collection::vec((any_node(), any_enactment(), 0..3_usize, any::<bool>()), 0..12),
@@ -21,12 +21,12 @@ proptest! {
         let members: BTreeMap<_, _> = all.iter().enumerate()
             .map(|(number, (_, _, pool, is_missing))| (name(number), (*pool, *is_missing))).collect();
         let pools = pools(&limits, &members);
-        let terms = Terms { policy: &policy, pools: Some(&pools), now: NOW };
-        let decision = decide(&terms, &nodes, &before);
+        let context = RolloutContext { policy: &policy, pools: Some(&pools), now: NOW };
+        let decision = decide(&context, &nodes, &before);
 
-        let standing_of = |name: &String| standing(before.get(name));
+        let phase_of = |name: &String| phase(before.get(name));
         let begun: Vec<&String> = decision.permits.iter()
-            .filter(|(name, permit)| **permit == Permit::Apply && standing_of(name) == Standing::Candidate)
+            .filter(|(name, permit)| **permit == Permit::Apply && phase_of(name) == NodePhase::Waiting)
             .map(|(name, _)| name).collect();
         for (number, (limit, paused)) in limits.iter().enumerate() {
             let is_here = |name: &&String| members[*name].0 == number;
@@ -36,9 +36,9 @@ proptest! {
             }
             prop_assert!(!paused);
             prop_assert!(begun.iter().all(|name| !members[*name].1), "{begun:?} were unavailable");
-            let is_failed = |name: &String| standing_of(name) == Standing::Failed;
+            let is_failed = |name: &String| phase_of(name) == NodePhase::Failed;
             let is_missing = |name: &&String| {
-                members[*name].1 || is_failed(name) || matches!(standing_of(name), Standing::AtWork { .. })
+                members[*name].1 || is_failed(name) || matches!(phase_of(name), NodePhase::Applying { .. })
             };
             let missing: Vec<_> = nodes.keys().filter(is_here)
                 .filter(is_missing)
@@ -47,7 +47,7 @@ proptest! {
             let limit = usize::try_from(*limit).unwrap();
             prop_assert!(missing.len() + begun.len() <= limit || goes_on, "{missing:?} and {begun:?} of {limit}");
         }
-        prop_assert!(begun.iter().all(|name| members[*name].0 < limits.len()), "one is in no pool");
+        prop_assert!(begun.iter().all(|name| members[*name].0 < limits.len()), "a node without a pool has begun");
         for (name, enactment) in &before {
             if let Some(order) = enactment.order.as_ref().filter(|order| order.is_current && order.permit != Permit::Wait) {
                 prop_assert_eq!(decision.permits[name], order.permit);
@@ -55,7 +55,7 @@ proptest! {
         }
     }
 
-    /// Pools that come to rest bring a rollout to its end, in their order and never beyond their limits.
+    /// A rollout through pools ends, in the order of the pools and within their limits.
     #[test]
     fn a_rollout_through_pools_ends(count in 1..12_usize, limits in prop::collection::vec(1..4_i32, 2)) {
         let policy = policy(json!({"rollout": {"through": "MachineConfigPool"}}));
@@ -63,21 +63,21 @@ proptest! {
         let members = nodes.keys().enumerate().map(|(number, name)| (name.clone(), (number % 2, false))).collect();
         let limits: Vec<_> = limits.into_iter().map(|limit| (limit, false)).collect();
         let pools = pools(&limits, &members);
-        let terms = Terms { policy: &policy, pools: Some(&pools), now: NOW };
+        let context = RolloutContext { policy: &policy, pools: Some(&pools), now: NOW };
         let mut enactments = BTreeMap::new();
         for _ in 0..=count {
-            let decision = decide(&terms, &nodes, &enactments);
+            let decision = decide(&context, &nodes, &enactments);
             prop_assert_eq!(&decision.remarks, &Vec::<String>::new());
             enactments = decision.permits.iter().map(|(name, permit)| {
-                (name.clone(), if *permit == Permit::Apply { done() } else { ordered(*permit, Stage::Open) })
+                (name.clone(), if *permit == Permit::Apply { done() } else { ordered(*permit, NodeOutcome::Unfinished) })
             }).collect();
         }
-        prop_assert_eq!(decide(&terms, &nodes, &enactments).tally.available, count);
+        prop_assert_eq!(decide(&context, &nodes, &enactments).tally.available, count);
     }
 }
 
-/// Pools by their limit and whether they are paused; nodes by the number of their pool, which need not be there, and
-/// whether they are unavailable.
+/// Pools by their limit and whether they are paused; nodes by the number of their pool, which may not exist, and whether
+/// they are unavailable.
 fn pools(limits: &[(i32, bool)], members: &BTreeMap<String, (usize, bool)>) -> Pools {
     let labels = |pool: usize| BTreeMap::from([("pool".to_owned(), pool.to_string())]);
     let pools = limits.iter().enumerate().map(|(number, (limit, paused))| {

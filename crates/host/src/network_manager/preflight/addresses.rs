@@ -1,14 +1,13 @@
 //! Is an address one that an interface can have?
 
+use knmstate_document::{Place, address::IpNet, address::full_prefix, interface_name};
 use std::net::IpAddr;
 
 use serde_json::Value;
 
 use super::names::{World, value};
-use crate::address::{IpNet, full_prefix};
-use crate::error::{HostError, Place};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::interface_name;
 
 pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
     let mut warnings = Vec::new();
@@ -34,24 +33,23 @@ fn judge(address: &Value, family: &str, place: &Place) -> Result<Option<Warning>
     }
     let Some(prefix) = address.get("prefix-length").and_then(Value::as_u64) else { return Ok(None) };
     let longest = full_prefix(ip);
-    let Some(prefix) = u8::try_from(prefix).ok().filter(|prefix| *prefix <= longest) else {
+    let Some(address) = u8::try_from(prefix).ok().and_then(|prefix| IpNet::new(ip, prefix).ok()) else {
         let why = format!("a prefix of {family} has a length from 0 to {longest}, not {prefix}");
         return Err(HostError::invalid(place.below("prefix-length"), why));
     };
-    Ok(not_for_a_host(IpNet { ip, prefix }).map(|what| Warning {
+    Ok(not_for_a_host(address).map(|what| Warning {
         place: place.below("ip"),
-        what: format!("{ip} is {what} of {}; neighbours may not speak to it", IpNet { ip, prefix }.network()),
+        what: format!("{ip} is {what} of {}; neighbours may not speak to it", address.trunc()),
     }))
 }
 
-/// The first and the last address of a network stand for all of it, unless it has only two or one.
+/// The first and the last address of a network mean all of it, unless it has only two or one.
 fn not_for_a_host(address: IpNet) -> Option<&'static str> {
-    let IpAddr::V4(ip) = address.ip else { return None };
-    let hosts = u32::MAX.checked_shr(u32::from(address.prefix)).unwrap_or(0);
-    match ip.to_bits() & hosts {
-        _ if address.prefix >= 31 => None,
-        0 => Some("the address"),
-        last if last == hosts => Some("the broadcast address"),
+    let IpNet::V4(address) = address else { return None };
+    match address.addr() {
+        _ if address.prefix_len() >= 31 => None,
+        ip if ip == address.network() => Some("the address"),
+        ip if ip == address.broadcast() => Some("the broadcast address"),
         _ => None,
     }
 }

@@ -1,28 +1,18 @@
-//! Is what an interface stands on there, and does it stay?
+//! Do the interfaces that another one cannot exist without exist, and do they stay?
 
 use super::missing::what_there_is;
-use super::names::{Interface, Presence, World, kind, text};
-use crate::error::{HostError, Place};
-use crate::state::interface_name;
-
-/// Where kinds say what they stand on.
-const KEYS: [(&str, &str, &str); 10] = [
-    ("vlan", "vlan", "base-iface"),
-    ("vxlan", "vxlan", "base-iface"),
-    ("mac-vlan", "mac-vlan", "base-iface"),
-    ("mac-vtap", "mac-vtap", "base-iface"),
-    ("macsec", "macsec", "base-iface"),
-    ("ipvlan", "ipvlan", "base-iface"),
-    ("infiniband", "infiniband", "base-iface"),
-    ("hsr", "hsr", "port1"),
-    ("hsr", "hsr", "port2"),
-    ("hsr", "hsr", "interlink"),
-];
+use super::names::{Interface, Presence, World};
+use crate::error::HostError;
+use knmstate_document::{
+    Place, interface_name,
+    references::{self, ReferenceKind},
+};
 
 pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
     for interface in world.wanted() {
-        for (section, key, base) in of(interface) {
-            let place = Place::interface(interface_name(interface)).below(section).below(key);
+        for required in references::of_interface(interface).into_iter().filter(|base| base.kind.is_required())
+        {
+            let (base, place) = (required.name, required.place(&Place::interface(interface_name(interface))));
             match world.presence(base) {
                 Presence::There => {}
                 Presence::Nowhere => {
@@ -47,12 +37,10 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
     Ok(())
 }
 
-/// What an interface stands on: the section, the key in it, and the name.
-pub(super) fn of(interface: &Interface) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
-    KEYS.into_iter().filter(|(of_kind, ..)| *of_kind == kind(interface)).filter_map(|(_, section, key)| {
-        let base = text(interface, &[section, key]).filter(|base| !base.is_empty())?;
-        Some((section, key, base))
-    })
+/// The interface that this one sends its packets through; none for most types.
+pub(super) fn base_of(interface: &Interface) -> Option<&str> {
+    let references = references::of_interface(interface);
+    references.into_iter().find(|base| base.kind == ReferenceKind::Base).map(|base| base.name)
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Can a card have virtual functions?
+//! Can a NIC have virtual functions?
 
+use knmstate_document::{NetworkState, Place, interface_name};
 use std::path::Path;
 
 use super::Facts;
-use super::names::{Interface, World, goes_by, has_virtual_functions, kind, number, text};
-use crate::error::{HostError, Place};
-use crate::state::{NetworkState, interface_name};
+use super::names::{Interface, World, has_virtual_functions, number, text};
+use crate::error::HostError;
+use knmstate_document::interfaces::{interface_type, is_called};
 
 pub(super) fn check(interface: &Interface, current: &NetworkState, facts: &Facts) -> Result<(), HostError> {
     let name = interface_name(interface);
-    // A card that goes by another name here than in the kernel is left to nmstate.
+    // A NIC that has another name here than in the kernel is left to nmstate.
     let Some(found) = current.interface(name).filter(|_| has_virtual_functions(interface)) else {
         return Ok(());
     };
@@ -18,7 +19,7 @@ pub(super) fn check(interface: &Interface, current: &NetworkState, facts: &Facts
         return Err(HostError::Unsupported {
             place,
             what: format!("virtual functions (SR-IOV) on {name}"),
-            why: "the card or its driver has none, or they are switched off in the firmware".to_owned(),
+            why: "the NIC or its driver has none, or they are switched off in the firmware".to_owned(),
         });
     }
     let path = ["ethernet", "sr-iov", "total-vfs"];
@@ -32,7 +33,7 @@ pub(super) fn check(interface: &Interface, current: &NetworkState, facts: &Facts
     }
 }
 
-/// The names of the cards that the document wants and that can only be virtual functions which it makes. nmstate makes
+/// The names of the NICs that the document wants and that can only be virtual functions which it makes. nmstate makes
 /// them before it looks at the rest.
 pub(super) fn to_come(world: World<'_>) -> Vec<String> {
     let is_made = |interface: &&Interface| {
@@ -41,11 +42,12 @@ pub(super) fn to_come(world: World<'_>) -> Vec<String> {
     if world.wanted().find(is_made).is_none() {
         return Vec::new();
     }
-    let is_unknown = |name: &str| !world.current.interfaces().any(|interface| goes_by(interface, name));
+    let is_unknown = |name: &str| !world.current.interfaces().any(|interface| is_called(interface, name));
     world
         .wanted()
         .filter(|interface| {
-            matches!(kind(interface), "ethernet" | "unknown" | "") && !interface.contains_key("veth")
+            matches!(interface_type(interface), "ethernet" | "unknown" | "")
+                && !interface.contains_key("veth")
         })
         .filter(|interface| text(interface, &["identifier"]).is_none_or(|identifier| identifier == "name"))
         .map(interface_name)
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn virtual_functions_need_a_card_that_can_have_them() {
+    fn virtual_functions_need_a_nic_that_can_have_them() {
         let current = state_of(json!({ "interfaces": [
             { "name": "eth1", "type": "ethernet" },
             { "name": "eth2", "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": 0, "max-vfs": 8 } } },
@@ -98,10 +100,10 @@ mod tests {
         }
         let functions =
             json!({ "name": "eth2", "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": 2 } } });
-        let card = |name: &str| json!({ "name": name, "type": "ethernet" });
+        let nic = |name: &str| json!({ "name": name, "type": "ethernet" });
         for (desired, expected) in [
-            (json!([functions, card("eth2v0"), card("eth1")]), &["eth2v0"][..]),
-            (json!([card("eth2v0")]), &[]),
+            (json!([functions, nic("eth2v0"), nic("eth1")]), &["eth2v0"][..]),
+            (json!([nic("eth2v0")]), &[]),
             (json!([functions, { "name": "v1", "type": "veth", "veth": { "peer": "v2" } }]), &[]),
             (json!([functions, { "name": "bond0", "type": "bond" }]), &[]),
             (json!([functions, { "name": "m", "type": "ethernet", "identifier": "mac-address" }]), &[]),
@@ -110,6 +112,6 @@ mod tests {
             let desired = state_of(json!({ "interfaces": desired }));
             assert_eq!(to_come(World { desired: &desired, current: &current }), expected, "{desired:?}");
         }
-        assert_eq!(capable(["lo", "../../proc", "no-such-card"].into_iter()), Vec::<String>::new());
+        assert_eq!(capable(["lo", "../../proc", "no-such-nic"].into_iter()), Vec::<String>::new());
     }
 }

@@ -1,15 +1,16 @@
-//! Is there such a card?
+//! Is there such a NIC?
 
+use knmstate_document::{Place, interface_name};
 use serde_json::Value;
 
-use super::names::{Interface, Presence, World, closest, kind};
-use crate::error::{HostError, Place};
-use crate::state::interface_name;
+use super::names::{Interface, Presence, World, closest};
+use crate::error::HostError;
+use knmstate_document::interfaces::interface_type;
 
 pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
     for interface in world.wanted() {
         let name = interface_name(interface);
-        let named = match kind(interface) {
+        let named = match interface_type(interface) {
             "ethernet" => "ethernet interface",
             "infiniband" => "InfiniBand interface",
             "" | "unknown" => "interface",
@@ -24,7 +25,7 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Both ends of a cable can be made; and a card that is known by an address may have any name.
+/// Both ends of a cable can be made; and a NIC that is known by an address may have any name.
 fn is_made_or_found_otherwise(interface: &Interface) -> bool {
     let identifier = interface.get("identifier").and_then(Value::as_str).unwrap_or("name");
     interface.contains_key("veth")
@@ -44,12 +45,12 @@ fn is_there(world: World<'_>, name: &str) -> bool {
 
 /// Names that may have been meant.
 pub(super) fn what_there_is(world: World<'_>, name: &str) -> String {
-    let cards = world
+    let nics = world
         .current
         .interfaces()
-        .filter(|interface| !matches!(kind(interface), "loopback" | "unknown" | ""))
+        .filter(|interface| !matches!(interface_type(interface), "loopback" | "unknown" | ""))
         .map(interface_name);
-    match closest(name, cards).as_slice() {
+    match closest(name, nics).as_slice() {
         [] => "it has none".to_owned(),
         names => format!("it has {}", names.join(", ")),
     }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_has_to_be_there() {
+    fn a_nic_has_to_be_there() {
         let current = state_of(json!({ "interfaces": [
             { "name": "lo", "type": "loopback" }, { "name": "ens1f0", "type": "ethernet", "profile-name": "uplink" },
             { "name": "ens1f1", "type": "ethernet", "alt-names": [{ "name": "lan" }] },

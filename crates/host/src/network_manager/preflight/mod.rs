@@ -18,6 +18,7 @@ mod routes;
 mod versions;
 mod vlans;
 
+use knmstate_document::{NetworkState, interface_name};
 use std::collections::BTreeMap;
 
 pub(super) use versions::Version;
@@ -27,12 +28,11 @@ use names::World;
 use super::kinds;
 use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::{NetworkState, interface_name};
 
 /// What is known about NetworkManager and the kernel.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
-    /// `None` when it does not say, or in a way that nobody understands.
+    /// `None` when it is missing or cannot be parsed.
     pub(super) network_manager: Option<Version>,
     /// NetworkManager says that it has its plugin for Open vSwitch. `None` when it does not say anything about plugins.
     pub(super) open_vswitch: Option<bool>,
@@ -44,7 +44,7 @@ pub(super) struct Facts {
     pub(super) forwarding: bool,
     /// Which interfaces forward IPv4 now, as far as it is known.
     pub(super) forwards: BTreeMap<String, bool>,
-    /// The cards that can have virtual functions.
+    /// The NICs that can have virtual functions.
     pub(super) with_functions: Vec<String>,
 }
 
@@ -63,7 +63,8 @@ impl Facts {
     }
 }
 
-/// Refuses what cannot work on a machine like `current`, whatever its abilities. `desired` in nmstate's own spelling.
+/// Refuses what cannot work on a machine in the state `current`, without regard to its abilities. `desired` in
+/// nmstate's own spelling.
 pub(super) fn check(desired: &NetworkState, current: &NetworkState) -> Result<Vec<Warning>, HostError> {
     let world = World { desired, current };
     missing::check(world)?;
@@ -76,7 +77,7 @@ pub(super) fn check(desired: &NetworkState, current: &NetworkState) -> Result<Ve
     Ok(warnings)
 }
 
-/// Refuses what this machine cannot do. Only the interfaces of `difference` are looked at: the others are as desired.
+/// Refuses what this machine cannot do. Only the interfaces of `difference` are checked: the others are as desired.
 pub(super) fn abilities(
     desired: &NetworkState,
     current: &NetworkState,
@@ -94,7 +95,7 @@ pub(super) fn abilities(
     Ok(warnings)
 }
 
-/// The cards that will be there when the virtual functions of the document are.
+/// The NICs that will be there when the virtual functions of the document are.
 pub(super) fn functions_to_come(desired: &NetworkState, current: &NetworkState) -> Vec<String> {
     functions::to_come(World { desired, current })
 }

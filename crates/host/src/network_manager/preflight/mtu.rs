@@ -1,16 +1,17 @@
-//! Does the MTU of an interface fit through what it stands on?
+//! Is the MTU of an interface at most that of its base?
 //!
 //! The kernel refuses a VLAN, MAC-VLAN or IP-VLAN that is larger than its base, and NetworkManager then leaves it as
 //! large as the base. Ports of a bond are made as large as the bond, and a bridge as large as its ports, so nothing is
 //! said about those.
 
 use super::bases;
-use super::names::{World, kind, number, text};
-use crate::error::{HostError, Place};
+use super::names::{World, number, text};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::interface_name;
+use knmstate_document::interfaces::interface_type;
+use knmstate_document::{Place, interface_name};
 
-/// What most interfaces get that nobody has given another one.
+/// The default of most interfaces.
 const USUAL: u64 = 1500;
 
 /// How large the base will be.
@@ -27,16 +28,16 @@ enum Room {
 pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
     let mut warnings = Vec::new();
     for interface in world.wanted() {
-        if !matches!(kind(interface), "vlan" | "mac-vlan" | "mac-vtap" | "ipvlan") {
+        if !matches!(interface_type(interface), "vlan" | "mac-vlan" | "mac-vtap" | "ipvlan") {
             continue;
         }
         let Some(mtu) = number(interface, &["mtu"]) else { continue };
-        let Some((_, _, base)) = bases::of(interface).next() else { continue };
+        let Some(base) = bases::base_of(interface) else { continue };
         let place = Place::interface(interface_name(interface)).below("mtu");
         match room(world, base) {
             Some(room @ (Room::Desired(limit) | Room::Found(limit))) if mtu > limit => {
                 let what = format!(
-                    "{mtu} is more than the {limit} of {base}, which it stands on; give {base} a larger mtu, in this document, or this interface a smaller one"
+                    "{mtu} is more than the {limit} of its base {base}; give {base} a larger mtu, in this document, or this interface a smaller one"
                 );
                 return Err(match room {
                     // It may be about to grow, as at a start of the machine.
@@ -64,17 +65,16 @@ fn room(world: World<'_>, base: &str) -> Option<Room> {
         let room = number(desired, &["mtu"]).map(Room::Desired);
         return room.or(Some(Room::Perhaps(now.unwrap_or(USUAL))));
     }
-    // A card or a bond that is nobody's port changes its size only if somebody says so.
+    // A NIC or a bond without a controller changes its MTU only if the document sets it.
     let current = current?;
-    let stays = matches!(kind(current), "ethernet" | "veth" | "bond" | "dummy");
+    let stays = matches!(interface_type(current), "ethernet" | "veth" | "bond" | "dummy");
     let is_free = text(current, &["controller"]).unwrap_or_default().is_empty() && !is_mentioned(world, base);
     now.map(|now| if stays && is_free { Room::Found(now) } else { Room::Perhaps(now) })
 }
 
 /// Whether anything else in the document may reach the interface: as its port, say.
 fn is_mentioned(world: World<'_>, name: &str) -> bool {
-    let names =
-        |interface| world.kernel_name(bases::of(interface).next().map_or("", |(_, _, base)| base)) == name;
+    let names = |interface| bases::base_of(interface).is_some_and(|base| world.kernel_name(base) == name);
     let others = world.desired.interfaces().filter(|interface| !names(interface));
     others.into_iter().any(|interface| {
         serde_json::Value::Object(interface.clone()).to_string().contains(&format!("\"{name}\""))
@@ -138,7 +138,7 @@ mod tests {
             ),
         ] {
             let expected = format!(
-                "interfaces[v].mtu: {mtu} is more than the {limit} of {base}, which it stands on; give {base} a larger mtu, in this document, or this interface a smaller one"
+                "interfaces[v].mtu: {mtu} is more than the {limit} of its base {base}; give {base} a larger mtu, in this document, or this interface a smaller one"
             );
             assert_eq!(checked(&desired), Err(expected), "{desired}");
         }

@@ -1,28 +1,15 @@
-//! Which interfaces a document speaks of, by whatever name it calls them.
+//! Which interfaces a document means, by any of their names.
 
-use std::iter::once;
+use knmstate_document::{
+    Document, NetworkState, edit_distance, interface_name,
+    interfaces::{
+        alternative_names, interface_state, interface_type, is_called, is_removed_with_configuration,
+        is_same_type,
+    },
+};
+use serde_json::Value;
 
-use serde_json::{Map, Value};
-
-use crate::state::{NetworkState, interface_name};
-
-pub(super) type Interface = Map<String, Value>;
-
-/// Kinds that are gone when nobody wants them any more. A card stays, whatever a document says of it.
-const MADE_BY_SOFTWARE: [&str; 12] = [
-    "bond",
-    "dummy",
-    "hsr",
-    "ipvlan",
-    "linux-bridge",
-    "mac-vlan",
-    "mac-vtap",
-    "macsec",
-    "vlan",
-    "vrf",
-    "vxlan",
-    "ovs-interface",
-];
+pub(super) type Interface = Document;
 
 /// What is desired, on the machine as it is.
 #[derive(Debug, Clone, Copy)]
@@ -31,10 +18,10 @@ pub(super) struct World<'a> {
     pub(super) current: &'a NetworkState,
 }
 
-/// What is to be known about an interface that another one stands on.
+/// Whether an interface that another one refers to exists after the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// It is there or will be, or that cannot be told.
+    /// It is there or will be, or that is not known.
     There,
     /// The document takes it away.
     TakenAway,
@@ -47,18 +34,19 @@ impl<'a> World<'a> {
         self.desired.interfaces().filter(|interface| is_up(interface))
     }
 
-    /// What becomes of the interface that is called `name` somewhere in the document.
+    /// Whether the interface that the document calls `name` exists after the change.
     pub(super) fn presence(self, name: &str) -> Presence {
-        let mentioned = self.desired.interfaces().filter(|interface| goes_by(interface, name));
-        let (absent, kept): (Vec<_>, Vec<_>) = mentioned.partition(|interface| state(interface) == "absent");
+        let mentioned = self.desired.interfaces().filter(|interface| is_called(interface, name));
+        let (absent, kept): (Vec<_>, Vec<_>) =
+            mentioned.partition(|interface| interface_state(interface) == "absent");
         if !kept.is_empty() || self.is_end_of_a_pair(name) || self.may_be_a_virtual_function(name) {
             return Presence::There;
         }
-        let found = self.current.interfaces().find(|interface| goes_by(interface, name));
-        let is_card = |found: &Interface| !MADE_BY_SOFTWARE.contains(&kind(found));
+        let found = self.current.interfaces().find(|interface| is_called(interface, name));
+        let is_nic = |found: &Interface| !is_removed_with_configuration(interface_type(found));
         match found {
             None if absent.is_empty() => Presence::Nowhere,
-            Some(found) if absent.is_empty() || is_card(found) => Presence::There,
+            Some(found) if absent.is_empty() || is_nic(found) => Presence::There,
             _ => Presence::TakenAway,
         }
     }
@@ -70,20 +58,34 @@ impl<'a> World<'a> {
         'a: 'b,
     {
         let by_name = |state: &'a NetworkState| state.interface(name);
-        let by_alternative =
-            || self.current.interfaces().find(|interface| alternative(interface).any(|known| known == name));
+        let by_alternative = || {
+            self.current
+                .interfaces()
+                .find(|interface| alternative_names(interface).any(|known| known == name))
+        };
         let desired = by_name(self.desired);
         let found = by_name(self.current)
             .or_else(by_alternative)
             .or_else(|| desired.and_then(|desired| self.current.interface_meant_by(desired)))
             .or(desired)
             .or_else(|| {
-                self.desired.interfaces().chain(self.current.interfaces()).find(|other| goes_by(other, name))
+                self.desired
+                    .interfaces()
+                    .chain(self.current.interfaces())
+                    .find(|other| is_called(other, name))
             });
         found.map_or(name, interface_name)
     }
 
-    /// What the document says of the interface that the kernel knows by this name.
+    /// The type of a desired interface, which the document may leave to the machine.
+    pub(super) fn type_of(self, desired: &'a Interface) -> &'a str {
+        match interface_type(desired) {
+            "" | "unknown" => self.current.interface(interface_name(desired)).map_or("", interface_type),
+            known => known,
+        }
+    }
+
+    /// The desired entry for the interface that the kernel knows by this name.
     pub(super) fn desired_of(self, kernel_name: &str) -> Option<&'a Interface> {
         self.desired.interfaces().find(|desired| self.kernel_name(interface_name(desired)) == kernel_name)
     }
@@ -93,7 +95,7 @@ impl<'a> World<'a> {
         self.wanted().any(|interface| text(interface, &["veth", "peer"]) == Some(name))
     }
 
-    /// Virtual functions come with the card that they belong to, and by names that nobody knows before.
+    /// Virtual functions come with their NIC, and their names are not known before.
     pub(super) fn may_be_a_virtual_function(self, name: &str) -> bool {
         name.starts_with("sriov:") || self.wanted().any(has_virtual_functions)
     }
@@ -103,41 +105,14 @@ pub(super) fn has_virtual_functions(interface: &Interface) -> bool {
     number(interface, &["ethernet", "sr-iov", "total-vfs"]).is_some_and(|count| count > 0)
 }
 
-pub(super) fn state(interface: &Interface) -> &str {
-    interface.get("state").and_then(Value::as_str).unwrap_or("up")
-}
-
 pub(super) fn is_up(interface: &Interface) -> bool {
-    state(interface) == "up"
+    interface_state(interface) == "up"
 }
 
-/// The type, as far as the document says it.
-pub(super) fn kind(interface: &Interface) -> &str {
-    interface.get("type").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Whether an interface that is there stays when this one is desired by its name. A cable's end counts as a card.
+/// Whether an interface that is there stays when this one is desired by its name. A cable's end counts as a NIC.
 pub(super) fn is_same_kind(desired: &Interface, found: &Interface) -> bool {
-    let plain = |interface| match kind(interface) {
-        "veth" => "ethernet",
-        kind => kind,
-    };
-    matches!(kind(desired), "" | "unknown") || plain(desired) == plain(found)
-}
-
-/// An interface may also be named by its profile, or by an alternative name.
-pub(super) fn goes_by(interface: &Interface, name: &str) -> bool {
-    names(interface).any(|known| known == name)
-}
-
-fn names(interface: &Interface) -> impl Iterator<Item = &str> {
-    let profile = interface.get("profile-name").and_then(Value::as_str);
-    once(interface_name(interface)).chain(profile).chain(alternative(interface))
-}
-
-fn alternative(interface: &Interface) -> impl Iterator<Item = &str> {
-    let names = interface.get("alt-names").and_then(Value::as_array).into_iter().flatten();
-    names.filter_map(|name| name.get("name").and_then(Value::as_str))
+    matches!(interface_type(desired), "" | "unknown")
+        || is_same_type(interface_type(desired), interface_type(found))
 }
 
 pub(super) fn value<'a>(interface: &'a Interface, path: &[&str]) -> Option<&'a Value> {
@@ -156,25 +131,10 @@ pub(super) fn number(interface: &Interface, path: &[&str]) -> Option<u64> {
 /// The names that come closest to one that is wrong, the best first; all of them where none is close.
 pub(super) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     const SHOWN: usize = 6;
-    let mut known: Vec<(usize, &str)> = known.map(|known| (distance(name, known), known)).collect();
+    let mut known: Vec<(usize, &str)> = known.map(|known| (edit_distance(name, known), known)).collect();
     known.sort_unstable();
     known.dedup();
     known.into_iter().map(|(_, known)| known).take(SHOWN).collect()
-}
-
-/// How many letters have to be changed, added or left out to make one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for column in 0..other.len() {
-            let change = diagonal + usize::from(letter != other[column]);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
@@ -207,7 +167,7 @@ pub(super) mod tests {
         ] }));
         let world = World { desired: &desired, current: &current };
         for (name, expected, kernel) in [
-            // A card is still there when its configuration is not.
+            // A NIC is still there when its configuration is not.
             ("eth1", There, "eth1"),
             ("lan", There, "eth1"),
             ("uplink", There, "eth1"),
@@ -216,7 +176,7 @@ pub(super) mod tests {
             ("bond3", TakenAway, "bond3"),
             ("by-mac", There, "eth2"),
             ("by-another", There, "by-another"),
-            // A new interface that is called like somebody's profile.
+            // A new interface with the name of an existing profile.
             ("br1", There, "br1"),
             ("v1", There, "v1"),
             ("v2", There, "v2"),
@@ -229,7 +189,7 @@ pub(super) mod tests {
             { "name": "eth1", "type": "ethernet", "ethernet": { "sr-iov": { "total-vfs": 2 } } },
         ] }));
         let world = World { desired: &with_functions, current: &current };
-        assert_eq!(world.presence("eth1v0"), There, "nobody knows how it will be called");
+        assert_eq!(world.presence("eth1v0"), There, "its name is not known yet");
     }
 
     #[test]
@@ -245,7 +205,7 @@ pub(super) mod tests {
         for (one, other, expected) in
             [("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("a", "a", 0)]
         {
-            assert_eq!(distance(one, other), expected, "{one} {other}");
+            assert_eq!(edit_distance(one, other), expected, "{one} {other}");
         }
     }
 }

@@ -1,25 +1,26 @@
 //! Does NetworkManager have the plugin that an interface needs, and is there what the plugin speaks to?
 
+use knmstate_document::{Place, interface_name};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Facts;
-use super::names::{Interface, kind, text};
-use crate::error::{HostError, Place};
+use super::names::{Interface, text};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::interface_name;
+use knmstate_document::interfaces::interface_type;
 
 /// Where nmstate asks it.
 const SOCKET: &str = "/run/openvswitch/db.sock";
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) fn is_of_open_vswitch(interface: &Interface) -> bool {
-    matches!(kind(interface), "ovs-bridge" | "ovs-interface")
+    matches!(interface_type(interface), "ovs-bridge" | "ovs-interface")
 }
 
-/// Whether somebody answers. One who is slow to answer does.
+/// Whether a server answers. A slow answer counts.
 pub(super) async fn open_vswitch_runs() -> bool {
     timeout(LIMIT, UnixStream::connect(SOCKET)).await.map_or(true, |connected| connected.is_ok())
 }
@@ -28,7 +29,7 @@ pub(super) fn check(interface: &Interface, facts: &Facts) -> Result<Option<Warni
     if !is_of_open_vswitch(interface) {
         return Ok(None);
     }
-    let kind = kind(interface);
+    let kind = interface_type(interface);
     let place = Place::interface(interface_name(interface)).below("type");
     if facts.open_vswitch == Some(false) {
         return Err(HostError::Unsupported {
@@ -38,7 +39,8 @@ pub(super) fn check(interface: &Interface, facts: &Facts) -> Result<Option<Warni
         });
     }
     if !facts.open_vswitch_runs {
-        let what = format!("Open vSwitch does not run on this machine: nobody answers at {SOCKET}; start it");
+        let what =
+            format!("Open vSwitch does not run on this machine: nothing answers at {SOCKET}; start it");
         return Err(HostError::Missing { place, what });
     }
     // A bridge is noted down all the same, so this is not the end of it.

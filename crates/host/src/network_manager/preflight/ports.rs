@@ -1,32 +1,25 @@
-//! Are the ports of a controller there, and does each have one controller?
+//! Do the ports of a controller exist, and does each have one controller?
 
+use knmstate_document::{Place, interface_name, references, text};
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::missing::what_there_is;
-use super::names::{Interface, Presence, World, kind, text, value};
-use crate::error::{HostError, Place};
+use super::names::{Presence, World};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::interface_name;
-
-/// One mention of a port.
-struct Port<'a> {
-    name: &'a str,
-    place: Place,
-}
 
 pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
     let mut warnings = Vec::new();
     let mut controllers: BTreeMap<&str, &str> = BTreeMap::new();
     for interface in world.wanted() {
         let controller = interface_name(interface);
-        for port in ports(interface) {
+        let place = Place::interface(controller);
+        for port in references::of_interface(interface).into_iter().filter(|port| port.kind.is_port()) {
             match world.presence(port.name) {
                 Presence::There => {}
                 // Open vSwitch makes what it does not find.
-                _ if kind(interface) == "ovs-bridge" => warnings.push(Warning {
-                    place: port.place.clone(),
+                _ if world.type_of(interface) == "ovs-bridge" => warnings.push(Warning {
+                    place: port.place(&place),
                     what: format!(
                         "there is no interface {}, so Open vSwitch makes an internal one of this name",
                         port.name
@@ -38,7 +31,7 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
                         port.name,
                         what_there_is(world, port.name)
                     );
-                    return Err(HostError::Missing { place: port.place, what });
+                    return Err(HostError::Missing { place: port.place(&place), what });
                 }
                 // nmstate knows what happens to it then.
                 Presence::TakenAway => {}
@@ -50,69 +43,22 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
                     "{} is a port of {other} in this document, too; an interface can be a port of one controller only",
                     port.name
                 );
-                return Err(HostError::invalid(port.place, why));
+                return Err(HostError::invalid(port.place(&place), why));
             }
         }
-        if let Some(named) = text(interface, &["controller"]).filter(|named| !named.is_empty())
+        if let Some(named) = Some(text(interface, "controller")).filter(|named| !named.is_empty())
             && world.presence(named) == Presence::Nowhere
         {
             let why = format!("there is no interface {named}, neither on this machine nor in the document");
-            return Err(HostError::invalid(Place::interface(controller).below("controller"), why));
+            return Err(HostError::invalid(place.below("controller"), why));
         }
     }
     Ok(warnings)
 }
 
-fn ports(interface: &Interface) -> Vec<Port<'_>> {
-    let place = Place::interface(interface_name(interface));
-    match kind(interface) {
-        "bond" => plain(interface, &["link-aggregation", "port"], &place),
-        "vrf" => plain(interface, &["vrf", "port"], &place),
-        "linux-bridge" => named(value(interface, &["bridge", "port"]), &place.below("bridge").below("port")),
-        "ovs-bridge" => {
-            let place = place.below("bridge").below("port");
-            let list = value(interface, &["bridge", "port"]);
-            let mut ports = Vec::new();
-            for (index, port) in entries(list) {
-                let place = place.entry(index);
-                match port.get("link-aggregation") {
-                    // Its name is that of the bond, which is no interface.
-                    Some(bond) => {
-                        ports.extend(named(bond.get("port"), &place.below("link-aggregation").below("port")));
-                    }
-                    None => ports.extend(port_of(port, &place)),
-                }
-            }
-            ports
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// A list of names.
-fn plain<'a>(interface: &'a Interface, path: &[&str], place: &Place) -> Vec<Port<'a>> {
-    let place = path.iter().fold(place.clone(), |place, key| place.below(key));
-    entries(value(interface, path))
-        .filter_map(|(index, name)| Some(Port { name: name.as_str()?, place: place.entry(index) }))
-        .collect()
-}
-
-/// A list of maps with a name.
-fn named<'a>(list: Option<&'a Value>, place: &Place) -> Vec<Port<'a>> {
-    entries(list).filter_map(|(index, port)| port_of(port, &place.entry(index))).collect()
-}
-
-fn port_of<'a>(port: &'a Value, place: &Place) -> Option<Port<'a>> {
-    Some(Port { name: port.get("name")?.as_str()?, place: place.below("name") })
-}
-
-fn entries(list: Option<&Value>) -> impl Iterator<Item = (usize, &Value)> {
-    list.and_then(Value::as_array).into_iter().flatten().enumerate()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::names::tests::state_of;
     use super::*;
@@ -190,6 +136,52 @@ mod tests {
         ] {
             assert_eq!(checked(&desired), Ok(Vec::new()), "{desired}");
         }
+    }
+
+    #[test]
+    fn ports_count_in_every_spelling() {
+        let hsr = |ports: Value| json!({ "name": "h", "type": "hsr", "hsr": ports });
+        let twice = |place: &str, other: &str| {
+            format!(
+                "{place}: eth1 is a port of {other} in this document, too; an interface can be a port of one controller only"
+            )
+        };
+        let mut missed = Vec::new();
+        for (controller, place) in [
+            (hsr(json!({ "port1": "eth1", "port2": "eth3" })), "interfaces[h].hsr.port1"),
+            (hsr(json!({ "port1": "eth3", "port2": "lan", "protocol": "prp" })), "interfaces[h].hsr.port2"),
+            (
+                json!({ "name": "h", "type": "bond", "bond": { "port": ["eth1"] } }),
+                "interfaces[h].bond.port[0]",
+            ),
+            (
+                json!({ "name": "h", "type": "bond", "link-aggregation": { "ports-config": [{ "name": "eth1" }] } }),
+                "interfaces[h].link-aggregation.ports-config[0].name",
+            ),
+            (
+                json!({ "name": "h", "type": "linux-bridge", "bridge": { "ports": [{ "name": "eth1" }] } }),
+                "interfaces[h].bridge.ports[0].name",
+            ),
+            (
+                json!({ "name": "h", "type": "ovs-bridge", "bridge": { "ports": [{ "name": "x", "bond": { "ports": [{ "name": "eth1" }] } }] } }),
+                "interfaces[h].bridge.ports[0].bond.ports[0].name",
+            ),
+            // nmstate finds the type on the machine.
+            (
+                json!({ "name": "h", "bridge": { "port": [{ "name": "eth1" }] } }),
+                "interfaces[h].bridge.port[0].name",
+            ),
+        ] {
+            let found = checked(&json!([bond("b", &["eth1"]), controller]));
+            let expected = twice(place, "b").replace(
+                "eth1 is",
+                if controller.to_string().contains("lan") { "lan is" } else { "eth1 is" },
+            );
+            if found != Err(expected) {
+                missed.push(format!("{controller}: {found:?}"));
+            }
+        }
+        assert!(missed.is_empty(), "not seen:\n{}", missed.join("\n"));
     }
 
     #[test]

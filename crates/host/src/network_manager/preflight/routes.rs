@@ -1,23 +1,25 @@
 //! Does a route lead somewhere?
 
+use knmstate_document::{
+    Place, RouteList, address::IpNet, address::parse_network, is_absent, is_ignored, routing,
+};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
 use super::missing::what_there_is;
-use super::names::{Presence, World, goes_by, is_up, value};
-use crate::address::IpNet;
-use crate::error::{HostError, Place};
+use super::names::{Presence, World, is_up, value};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::routing;
-use crate::state::RouteList;
+use knmstate_document::interfaces::is_called;
 
 type Route = Map<String, Value>;
 
 pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
-    let mut warnings = Vec::new();
+    let mut warnings = with_two_metrics(world);
     for (index, route) in world.desired.routes(RouteList::Config).enumerate() {
-        if routing::is_absent(route) || routing::is_ignored(route) {
+        if is_absent(route) || is_ignored(route) {
             continue;
         }
         let place = Place::key("routes.config").entry(index);
@@ -33,9 +35,9 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
         let Some(gateway) = address(route, "next-hop-address") else { continue };
         let place = place.below("next-hop-address");
         if let Some(destination) = network(route, "destination")
-            && destination.ip.is_ipv4() != gateway.is_ipv4()
+            && destination.addr().is_ipv4() != gateway.is_ipv4()
         {
-            let family = if destination.ip.is_ipv4() { "IPv4" } else { "IPv6" };
+            let family = if destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
             let why =
                 format!("{gateway} cannot be the next hop to {destination}, which takes an {family} address");
             return Err(HostError::invalid(place, why));
@@ -43,6 +45,30 @@ pub(super) fn check(world: World<'_>) -> Result<Vec<Warning>, HostError> {
         warnings.extend(out_of_reach(world, route, gateway).map(|what| Warning { place, what }));
     }
     Ok(warnings)
+}
+
+/// nmstate takes routes that differ in their metric only for one.
+fn with_two_metrics(world: World<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut known: BTreeMap<String, Vec<(usize, Route)>> = BTreeMap::new();
+    let routes = world.desired.routes(RouteList::Config).enumerate();
+    for (index, route) in routes.filter(|(_, route)| !is_absent(route) && !is_ignored(route)) {
+        let route = routing::canonical_route_or_as_written(route);
+        let others = known.entry(text(&route, "destination").unwrap_or_default().to_owned()).or_default();
+        let differs = |other: &Route| {
+            routing::is_same_route(other, &route) && !routing::claim_the_same_place(other, &route)
+        };
+        if let Some((other, _)) = others.iter().find(|(_, other)| differs(other)) {
+            warnings.push(Warning {
+                place: Place::key("routes.config").entry(index).below("metric"),
+                what: format!(
+                    "it is the route of routes.config[{other}] with another metric; nmstate keeps one of the two"
+                ),
+            });
+        }
+        others.push((index, route));
+    }
+    warnings
 }
 
 /// NetworkManager reaches such a next hop all the same, and says that it will not always do so.
@@ -57,7 +83,7 @@ fn out_of_reach(world: World<'_>, route: &Route, gateway: IpAddr) -> Option<Stri
         text(other, "next-hop-interface") == Some(via) && address(other, "next-hop-address").is_none()
     });
     let on_link = routed.filter_map(|other| network(other, "destination"));
-    let is_covered = networks.into_iter().chain(on_link).any(|network| covers(network, gateway));
+    let is_covered = networks.into_iter().chain(on_link).any(|network| network.contains(&gateway));
     (!is_link_local && !is_covered).then(|| {
         format!("{gateway} is in no network of {via}, so whether it can be reached depends on {via} alone")
     })
@@ -67,8 +93,8 @@ fn out_of_reach(world: World<'_>, route: &Route, gateway: IpAddr) -> Option<Stri
 /// machine has and the document does not say.
 fn networks(world: World<'_>, name: &str, is_ipv4: bool) -> Option<Vec<IpNet>> {
     let family = if is_ipv4 { "ipv4" } else { "ipv6" };
-    let desired = world.desired.interfaces().find(|interface| is_up(interface) && goes_by(interface, name));
-    let current = world.current.interfaces().find(|interface| goes_by(interface, name));
+    let desired = world.desired.interfaces().find(|interface| is_up(interface) && is_called(interface, name));
+    let current = world.current.interfaces().find(|interface| is_called(interface, name));
     let section = desired
         .and_then(|desired| desired.get(family))
         .or_else(|| current.and_then(|current| current.get(family)))?
@@ -81,17 +107,12 @@ fn networks(world: World<'_>, name: &str, is_ipv4: bool) -> Option<Vec<IpNet>> {
     let networks = addresses.iter().filter_map(|address| {
         let ip = address.get("ip")?.as_str()?.parse().ok()?;
         let prefix = u8::try_from(value(address.as_object()?, &["prefix-length"])?.as_u64()?).ok()?;
-        Some(IpNet { ip, prefix })
+        IpNet::new(ip, prefix).ok()
     });
     Some(networks.collect())
 }
 
-fn covers(network: IpNet, address: IpAddr) -> bool {
-    network.ip.is_ipv4() == address.is_ipv4()
-        && IpNet { ip: address, prefix: network.prefix }.network() == network.network()
-}
-
-/// A text that is not empty: empty means that nothing is said.
+/// A text that is not empty: an empty one is the same as none.
 fn text<'a>(route: &'a Route, key: &str) -> Option<&'a str> {
     route.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
@@ -101,7 +122,7 @@ fn address(route: &Route, key: &str) -> Option<IpAddr> {
 }
 
 fn network(route: &Route, key: &str) -> Option<IpNet> {
-    IpNet::parse(text(route, key)?).ok()
+    parse_network(text(route, key)?).ok()
 }
 
 #[cfg(test)]
@@ -182,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_next_hop_that_nobody_knows_is_only_warned_of() {
+    fn an_unknown_next_hop_is_only_warned_of() {
         for (via, gateway, is_warned_of) in [
             ("eth1", "10.1.0.1", false),
             ("lan", "10.1.0.1", false),
@@ -211,6 +232,22 @@ mod tests {
                 Ok(Vec::new()),
                 "{gateway} by {via}, with a route to it"
             );
+        }
+    }
+
+    #[test]
+    fn the_same_route_with_two_metrics_is_warned_of() {
+        let route = |address: &str, metric: Value| json!({ "destination": "10.9.0.0/16", "next-hop-interface": "eth1", "next-hop-address": address, "metric": metric });
+        let first = route("10.1.0.1", json!(100));
+        for (second, is_warned_of) in [
+            (route("10.1.0.1", json!(200)), true),
+            (route("10.1.0.1", json!(100)), false),
+            (route("10.1.0.1", json!("100")), false),
+            (route("10.1.0.2", json!(200)), false),
+        ] {
+            let expected = "routes.config[1].metric: it is the route of routes.config[0] with another metric; nmstate keeps one of the two";
+            let expected: Vec<String> = is_warned_of.then(|| expected.to_owned()).into_iter().collect();
+            assert_eq!(checked(&json!([first, second])), Ok(expected), "{second}");
         }
     }
 }

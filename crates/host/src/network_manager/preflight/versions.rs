@@ -1,9 +1,10 @@
 //! Is NetworkManager new enough?
 //!
-//! By its list of news. A NetworkManager that is too old for a kind of interface, or for forwarding, is told apart from
-//! one that is not, and refused. Single settings are sometimes brought to older versions by those who distribute
+//! By its release notes. A NetworkManager that is too old for a kind of interface, or for forwarding, is distinguished
+//! from one that is not, and refused. Single settings are sometimes brought to older versions by those who distribute
 //! them, and an old NetworkManager refuses them soon enough by itself: those are warnings.
 
+use knmstate_document::{NetworkState, Place, interface_name};
 use std::collections::BTreeMap;
 use std::iter::once;
 use std::path::Path;
@@ -12,10 +13,10 @@ use std::{fmt, fs};
 use serde_json::Value;
 
 use super::Facts;
-use super::names::{Interface, is_same_kind, kind, value};
-use crate::error::{HostError, Place};
+use super::names::{Interface, is_same_kind, value};
+use crate::error::HostError;
 use crate::host::Warning;
-use crate::state::{NetworkState, interface_name};
+use knmstate_document::interfaces::interface_type;
 
 /// Which NetworkManager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +74,7 @@ pub(super) fn check(
     facts: &Facts,
 ) -> Result<Vec<Warning>, HostError> {
     let Some(found) = facts.network_manager else { return Ok(Vec::new()) };
-    let kind = kind(interface);
+    let kind = interface_type(interface);
     let place = Place::interface(interface_name(interface));
     let too_old = |place: Place, what: String, first: Version| {
         let why = format!("that takes NetworkManager {first} or newer, and it has {found}");
@@ -110,7 +111,7 @@ pub(super) fn check(
     Ok(warnings)
 }
 
-/// What becomes of the wish to forward, or not, when NetworkManager leaves that alone.
+/// What to report about `forwarding` when NetworkManager does not support it.
 enum Forwarding {
     /// An interface that is there stays as it is, which is not as wanted.
     Stays,
@@ -146,7 +147,7 @@ pub(super) fn forwards<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<Str
     names.filter(|name| !name.contains('/')).chain(once(DEFAULT)).filter_map(read).collect()
 }
 
-/// What is as wanted needs nobody who could make it so.
+/// What is already as desired needs no support.
 fn is_so(interface: &Interface, wanted: &Value, path: &[&str], current: &NetworkState) -> bool {
     let current = current.interface(interface_name(interface));
     current.and_then(|current| value(current, path)) == Some(wanted)
@@ -185,7 +186,7 @@ mod tests {
         ] }));
         let eth1 = |forwarding: bool| json!({ "name": "eth1", "type": "ethernet", "ipv4": { "forwarding": forwarding } });
         let new = |forwarding: bool| json!({ "name": "br1", "type": "linux-bridge", "ipv4": { "enabled": true, "forwarding": forwarding } });
-        let made_anew = json!({ "name": "eth1", "type": "dummy", "ipv4": { "forwarding": true } });
+        let recreated = json!({ "name": "eth1", "type": "dummy", "ipv4": { "forwarding": true } });
         let without =
             json!({ "name": "eth1", "type": "ethernet", "ipv4": { "enabled": false, "forwarding": true } });
         let bond = json!({ "name": "bond0", "type": "bond", "link-aggregation": { "options": { "lacp_active": "on" } } });
@@ -228,7 +229,7 @@ mod tests {
             (&new(false), Some(old), false, fine()),
             (&new(true), Some(old), false, warned("interfaces[br1].ipv4.forwarding: ")),
             (&new(true), Some(newest), false, fine()),
-            (&made_anew, Some(old), false, warned("interfaces[eth1].ipv4.forwarding: ")),
+            (&recreated, Some(old), false, warned("interfaces[eth1].ipv4.forwarding: ")),
             (&bond, Some(old), false, warned("interfaces[bond0].link-aggregation.options.lacp_active: ")),
             (&bond, Some(trixie), false, fine()),
         ] {

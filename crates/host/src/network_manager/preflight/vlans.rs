@@ -1,10 +1,11 @@
 //! Is the number of a VLAN one that there is, and still free on its base?
 
+use knmstate_document::{Place, interface_name};
 use std::collections::BTreeMap;
 
-use super::names::{Interface, World, is_same_kind, kind, number, state, text};
-use crate::error::{HostError, Place};
-use crate::state::interface_name;
+use super::names::{Interface, World, is_same_kind, number, text};
+use crate::error::HostError;
+use knmstate_document::interfaces::{interface_state, interface_type};
 
 const HIGHEST: u64 = 4094;
 
@@ -13,7 +14,7 @@ type Tag<'a> = (&'a str, u64, &'a str);
 
 pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
     let mut taken: BTreeMap<Tag<'_>, &str> = BTreeMap::new();
-    for interface in world.wanted().filter(|interface| kind(interface) == "vlan") {
+    for interface in world.wanted().filter(|interface| interface_type(interface) == "vlan") {
         let name = interface_name(interface);
         let place = Place::interface(name).below("vlan").below("id");
         if let Some(id) = number(interface, &["vlan", "id"]).filter(|id| *id > HIGHEST) {
@@ -32,7 +33,7 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
         if let Some(other) = taken.insert(tag, name) {
             return Err(HostError::invalid(place, what(other, "in this document")));
         }
-        // Whoever has it may let it go.
+        // The interface that has it may release it.
         if let Some((_, other)) = on_the_machine(world).find(|(other, _)| *other == tag) {
             return Err(HostError::Missing { place, what: what(other, "on this machine") });
         }
@@ -42,17 +43,20 @@ pub(super) fn check(world: World<'_>) -> Result<(), HostError> {
 
 /// The VLANs that are there and stay as they are.
 fn on_the_machine(world: World<'_>) -> impl Iterator<Item = (Tag<'_>, &str)> {
-    world.current.interfaces().filter(|interface| kind(interface) == "vlan").filter_map(move |interface| {
-        let tag = tag(interface, world)?;
-        let name = interface_name(interface);
-        let is_mentioned = world.desired_of(name).is_some_and(|desired| state(desired) != "ignore");
-        // A base that becomes something else takes its VLANs with it.
-        let base_changes = world.desired_of(tag.0).is_some_and(|desired| {
-            let stays = world.current.interface(tag.0).is_some_and(|found| is_same_kind(desired, found));
-            state(desired) != "up" || !stays
-        });
-        (!is_mentioned && !base_changes).then_some((tag, name))
-    })
+    world.current.interfaces().filter(|interface| interface_type(interface) == "vlan").filter_map(
+        move |interface| {
+            let tag = tag(interface, world)?;
+            let name = interface_name(interface);
+            let is_mentioned =
+                world.desired_of(name).is_some_and(|desired| interface_state(desired) != "ignore");
+            // A base that becomes something else takes its VLANs with it.
+            let base_changes = world.desired_of(tag.0).is_some_and(|desired| {
+                let stays = world.current.interface(tag.0).is_some_and(|found| is_same_kind(desired, found));
+                interface_state(desired) != "up" || !stays
+            });
+            (!is_mentioned && !base_changes).then_some((tag, name))
+        },
+    )
 }
 
 fn tag<'a>(interface: &'a Interface, world: World<'a>) -> Option<Tag<'a>> {
@@ -136,7 +140,7 @@ mod tests {
             json!([vlan("v", "eth1", 10), vlan("eth1.10", "eth1", 14)]),
             json!([vlan("v", "eth1", 10), vlan("eth1.10", "bond0", 14)]),
             json!([other_tag]),
-            // What it stands on is made anew.
+            // Its base interface is created again.
             json!([vlan("v", "bond0", 10), { "name": "bond0", "type": "linux-bridge" }]),
             json!([vlan("v", "eth1", 13), absent("w"), { "name": "w2", "type": "vlan", "state": "absent", "vlan": { "base-iface": "eth1", "id": 13 } }]),
             json!([{ "name": "eth1.10", "type": "vlan" }]),

@@ -1,4 +1,5 @@
-//! What NetworkManager alone knows of an interface: whether it manages it, by which profile, and who is at the other end.
+//! What NetworkManager alone knows of an interface: whether it manages it, by which profile, and who is at the other
+//! end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,7 +21,7 @@ const PROPERTIES_CHANGED: &str = "PropertiesChanged";
 const MOST_SIGNALS: u32 = 32;
 const SPELL: Duration = Duration::from_secs(2);
 
-/// The signals that tell of it.
+/// The signals that announce it.
 pub(super) struct Devices<'a> {
     connection: &'a Connection,
     streams: Vec<MessageStream>,
@@ -70,7 +71,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// Of the properties of a device the kernel tells all that counts but its neighbours.
+/// The kernel announces all relevant properties of a device but its neighbours.
 fn is_news(signal: &Message) -> bool {
     if signal.header().member().is_none_or(|member| member.as_str() != PROPERTIES_CHANGED) {
         return true;

@@ -1,5 +1,5 @@
-//! Admission as a real API server asks for it: through a Service, over TLS, trusting nobody but the bundle that the
-//! keeper of the certificates gives it; and the keeper with no more than the controller's rights.
+//! The webhook as a real API server calls it: through a Service and over TLS. The API server trusts only the CA bundle
+//! that the certificate keeper writes, and the keeper has only the rights of the controller.
 
 mod policies;
 mod rotation;
@@ -10,11 +10,8 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use knmstate_api::NodeNetworkConfigurationPolicy as Policy;
 use knmstate_control::{
-    admission::{self, Questions},
-    catalogue::Catalogue,
-    certificates::{self, Intervals, Serving, Source, authority::Names, keeper},
-    measures::Measures,
-    tls::Tls,
+    AdmissionServer, CertificateSource, ControllerMetrics, PolicyIndex, RotationIntervals, RotationOptions,
+    ServedCertificate, Tls, WebhookNames, rotate_certificates, serve_admission,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{ApiServer, BoundTo, Lab, wait};
@@ -27,24 +24,24 @@ const SERVICE: &str = "nmstate-webhook";
 /// Where the webhook listens in the lab.
 const ADDRESS: &str = "10.99.0.1:9443";
 
-/// The Service as a cluster has it, with the lab's own address behind it; and exactly the rights that certificates need.
+/// The Service, with an address of the lab as its endpoint, and exactly the rights that the certificates need.
 const CLUSTER: &str = include_str!("cluster.yaml");
 
-/// A cluster whose API server asks our webhook.
-struct Trial {
+/// A cluster whose API server calls our webhook.
+struct WebhookFixture {
     api: ApiServer,
-    catalogue: watch::Sender<Option<Arc<Catalogue>>>,
+    policy_index: watch::Sender<Option<Arc<PolicyIndex>>>,
     lab: Lab,
     _parts: JoinSet<()>,
 }
 
-impl Trial {
-    async fn new(intervals: Intervals) -> Result<Self> {
+impl WebhookFixture {
+    async fn new(intervals: RotationIntervals) -> Result<Self> {
         Self::after(intervals, "").await
     }
 
-    /// One that finds these objects when it is started.
-    async fn after(intervals: Intervals, objects: &str) -> Result<Self> {
+    /// The same, with these objects in the cluster before the webhook starts.
+    async fn after(intervals: RotationIntervals, objects: &str) -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
         api.install_crds().await?;
@@ -52,14 +49,14 @@ impl Trial {
         let token = api.token(NAMESPACE, "controller", BoundTo::Nothing).await?;
         let client = api.client_with_token(&token).await?;
 
-        let serving = Serving::new();
-        let (catalogue, latest) = watch::channel(None);
+        let serving = ServedCertificate::new();
+        let (policy_index, latest) = watch::channel(None);
         let mut parts = JoinSet::new();
         let listener = lab.network().listen(ADDRESS.parse()?).await?;
-        let server = admission::serve(
+        let server = serve_admission(
             listener,
             Tls::new(&serving)?,
-            Questions::new(latest, clock),
+            AdmissionServer::new(latest, clock),
             axum::Router::new(),
             std::future::pending(),
         );
@@ -70,30 +67,30 @@ impl Trial {
         });
         let following = client.clone();
         parts.spawn(async move {
-            serving.follow(Source::OwnAuthority(SERVICE.to_owned()), following, NAMESPACE).await;
+            serving.follow(CertificateSource::OwnAuthority(SERVICE.to_owned()), following, NAMESPACE).await;
         });
-        let options = keeper::Options {
+        let options = RotationOptions {
             client,
-            names: Names { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() },
+            names: WebhookNames { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() },
             authority: "nmstate-ca".to_owned(),
             webhooks: "nmstate".to_owned(),
             labels: BTreeMap::from([("app.kubernetes.io/part-of".to_owned(), "tests".to_owned())]),
-            measures: Measures::default(),
+            metrics: ControllerMetrics::default(),
             now: clock,
         };
         parts.spawn(async move {
-            // Held as long as the keeper runs: nobody changes them.
+            // Kept as long as the keeper runs, because the channel closes with its sender.
             let (_wanted, intervals) = watch::channel(intervals);
-            certificates::keep(options, intervals).await;
+            rotate_certificates(options, intervals).await;
         });
-        let trial = Self { api, catalogue, lab, _parts: parts };
-        trial.is_asked().await?;
-        Ok(trial)
+        let fixture = Self { api, policy_index, lab, _parts: parts };
+        fixture.wait_until_called().await?;
+        Ok(fixture)
     }
 
-    /// Waits until the API server asks the webhook, and believes it.
-    async fn is_asked(&self) -> Result<()> {
-        wait::until(LIMIT, "an answer of the webhook", async || {
+    /// Waits until the API server calls the webhook and trusts its certificate.
+    async fn wait_until_called(&self) -> Result<()> {
+        wait::until(LIMIT, "an answer from the webhook", async || {
             let arguments = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
             let answer = self.api.kubectl_with(&manifest("probe", &json!({})), arguments).await?.json()?;
             timestamp(&answer).map(|_| ())
@@ -109,14 +106,14 @@ impl Trial {
         self.api.kubectl(["get", "nncp", name, "-o", "json"]).await?.json()
     }
 
-    /// Lets the webhook know what the API server has, as the controller's watches do.
-    async fn refresh_catalogue(&self, nodes: &[&str]) -> Result<()> {
+    /// Passes the policies of the API server to the webhook, as the controller's watches do.
+    async fn refresh_policy_index(&self, nodes: &[&str]) -> Result<()> {
         let policies: Api<Policy> = Api::all(self.api.client());
         let policies = policies.list(&ListParams::default()).await?;
         let named = policies.into_iter().map(|policy| (policy.name_any(), Arc::new(policy)));
         let nodes = nodes.iter().map(|node| ((*node).to_owned(), Arc::new(BTreeMap::new())));
-        self.catalogue
-            .send_replace(Some(Arc::new(Catalogue { policies: named.collect(), nodes: nodes.collect() })));
+        self.policy_index
+            .send_replace(Some(Arc::new(PolicyIndex { policies: named.collect(), nodes: nodes.collect() })));
         Ok(())
     }
 }
@@ -128,7 +125,7 @@ fn manifest(name: &str, spec: &Value) -> String {
     .to_string()
 }
 
-/// What the webhook has noted of a policy.
+/// The timestamp that the webhook has written to a policy.
 fn timestamp(policy: &Value) -> Result<i128> {
     let annotation = policy.pointer("/metadata/annotations/nmstate.io~1webhook-mutating-timestamp");
     let text = annotation.and_then(Value::as_str).context("the policy has no timestamp")?;
@@ -144,12 +141,12 @@ fn clock() -> Timestamp {
     Timestamp::now()
 }
 
-/// What kubectl says, which has to contain all of this.
-fn says(output: &rig::Output, expected: &[&str]) -> Result<()> {
+/// Checks that kubectl was refused with all of these texts.
+fn refused_with(output: &rig::Output, expected: &[&str]) -> Result<()> {
     ensure!(!output.status.success(), "it was not refused: {}", output.stdout());
-    let said = output.stderr();
-    for words in expected {
-        ensure!(said.contains(words), "{words:?} is not in {said}");
+    let errors = output.stderr();
+    for text in expected {
+        ensure!(errors.contains(text), "{text:?} is not in {errors}");
     }
     Ok(())
 }

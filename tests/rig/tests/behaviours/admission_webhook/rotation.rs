@@ -1,4 +1,4 @@
-//! Certificates that are replaced every few seconds while the API server keeps asking.
+//! Certificates that are replaced every few seconds while the API server calls the webhook.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use tokio_rustls::{
     },
 };
 
-use knmstate_control::certificates::authority::Authority;
+use knmstate_control::CertificateAuthority;
 
 use super::*;
 
 /// A new authority every eight seconds, a new certificate every four.
-const QUICK: Intervals = Intervals {
+const QUICK: RotationIntervals = RotationIntervals {
     authority: Duration::from_secs(16),
     authority_overlap: Duration::from_secs(8),
     certificate: Duration::from_secs(8),
@@ -27,20 +27,20 @@ const AUTHORITIES: usize = 3;
 const ROTATIONS_LIMIT: Duration = Duration::from_secs(90);
 
 #[tokio::test]
-async fn no_question_goes_unanswered_while_certificates_are_replaced() -> Result<()> {
-    let trial = Trial::new(QUICK).await?;
-    let mut asked = 0_u16;
-    let asking = async {
+async fn every_request_is_answered_while_certificates_are_replaced() -> Result<()> {
+    let fixture = WebhookFixture::new(QUICK).await?;
+    let mut requests = 0_u16;
+    let sending = async {
         loop {
-            asked += 1;
-            let said = trial.apply("p", &mtu(1400 + asked % 100)).await?;
-            ensure!(said.status.success(), "question {asked}: {}", said.stderr());
+            requests += 1;
+            let answer = fixture.apply("p", &mtu(1400 + requests % 100)).await?;
+            ensure!(answer.status.success(), "request {requests}: {}", answer.stderr());
         }
     };
     let mut seen = Rotations::default();
     let watching = async {
         wait::until(ROTATIONS_LIMIT, "the certificates to be replaced", async || {
-            seen.look(&trial).await.map_err(|error| wait::Fatal(format!("{error:#}")))?;
+            seen.observe(&fixture).await.map_err(|error| wait::Fatal(format!("{error:#}")))?;
             ensure!(
                 seen.authorities.len() >= AUTHORITIES,
                 "there were {} authorities",
@@ -51,13 +51,13 @@ async fn no_question_goes_unanswered_while_certificates_are_replaced() -> Result
         .await
     };
     tokio::select! {
-        ended = asking => return ended,
+        ended = sending => return ended,
         rotated = watching => rotated?,
     }
-    ensure!(asked > 10, "only {asked} questions were asked");
+    ensure!(requests > 10, "only {requests} requests were sent");
     ensure!(seen.served.len() > AUTHORITIES, "{} certificates were served", seen.served.len());
     println!(
-        "{asked} policies written and {} handshakes, by {} authorities and {} certificates",
+        "{requests} policies written and {} handshakes, with {} authorities and {} certificates",
         seen.handshakes,
         seen.authorities.len(),
         seen.served.len()
@@ -66,13 +66,13 @@ async fn no_question_goes_unanswered_while_certificates_are_replaced() -> Result
 }
 
 #[tokio::test]
-async fn what_somebody_destroys_is_made_anew() -> Result<()> {
-    let trial = Trial::new(Intervals::default()).await?;
-    let before = Rotations::of(&trial).await?;
-    for destroyed in ["nmstate-webhook", "nmstate-ca"] {
-        trial.api.kubectl(["delete", "secret", "--namespace", NAMESPACE, destroyed]).await?.success()?;
-        wait::until(LIMIT, "a new certificate that is believed", async || {
-            let now = Rotations::of(&trial).await?;
+async fn deleted_certificates_are_created_again() -> Result<()> {
+    let fixture = WebhookFixture::new(RotationIntervals::default()).await?;
+    let before = Rotations::of(&fixture).await?;
+    for deleted in ["nmstate-webhook", "nmstate-ca"] {
+        fixture.api.kubectl(["delete", "secret", "--namespace", NAMESPACE, deleted]).await?.success()?;
+        wait::until(LIMIT, "a new certificate that is trusted", async || {
+            let now = Rotations::of(&fixture).await?;
             ensure!(now.served.is_disjoint(&before.served), "the old certificate is served");
             Ok(())
         })
@@ -80,19 +80,19 @@ async fn what_somebody_destroys_is_made_anew() -> Result<()> {
     }
     let emptied = r#"[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]"#;
     let arguments = ["patch", "validatingwebhookconfiguration", "nmstate", "--type=json", "-p", emptied];
-    trial.api.kubectl(arguments).await?.success()?;
-    trial.is_asked().await?;
-    trial.apply("p", &mtu(1400)).await?.success()?;
+    fixture.api.kubectl(arguments).await?.success()?;
+    fixture.wait_until_called().await?;
+    fixture.apply("p", &mtu(1400)).await?.success()?;
     Ok(())
 }
 
 #[tokio::test]
 async fn certificates_of_another_authority_are_served_until_ours_is_trusted() -> Result<()> {
-    // As kubernetes-nmstate leaves them: its keys are of a kind that we do not sign with.
-    let names = Names { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() };
+    // As kubernetes-nmstate leaves them: with RSA keys, which we do not sign with.
+    let names = WebhookNames { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() };
     let hour = Duration::from_hours(1);
-    let theirs = Authority::make(clock(), hour)?;
-    let served = Authority::read(&theirs).context("an authority")?.issue(&names, clock(), hour)?;
+    let theirs = CertificateAuthority::make(clock(), hour)?;
+    let served = CertificateAuthority::read(&theirs).context("an authority")?.issue(&names, clock(), hour)?;
     let secret = |name: &str, kind: &str, data: Value| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": NAMESPACE }, "type": kind, "stringData": data });
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let authority =
@@ -103,24 +103,26 @@ async fn certificates_of_another_authority_are_served_until_ours_is_trusted() ->
         secret("nmstate-ca", "Opaque", authority),
         secret(SERVICE, "kubernetes.io/tls", pair)
     );
-    let trial = Trial::after(Intervals { authority: hour, certificate: hour, ..QUICK }, &objects).await?;
+    let fixture =
+        WebhookFixture::after(RotationIntervals { authority: hour, certificate: hour, ..QUICK }, &objects)
+            .await?;
 
-    // Ours is trusted from the start, and served only after a while; at no time is there one that is not believed.
+    // The bundle has our authority from the start, our certificate is served later, and each served one is trusted.
     let leaf = CertificateDer::from_pem_slice(&served.certificate)?.to_vec();
-    let first = Rotations::of(&trial).await?;
+    let first = Rotations::of(&fixture).await?;
     ensure!(!first.authorities.contains(&theirs.certificate), "there is no authority of our own");
     let mut seen = Rotations::default();
     wait::until(LIMIT, "a certificate of our own", async || {
-        seen.look(&trial).await.map_err(|error| wait::Fatal(format!("{error:#}")))?;
+        seen.observe(&fixture).await.map_err(|error| wait::Fatal(format!("{error:#}")))?;
         ensure!(seen.served.iter().any(|served| *served != leaf), "only theirs is served");
         Ok(())
     })
     .await?;
-    trial.apply("p", &mtu(1400)).await?.success()?;
+    fixture.apply("p", &mtu(1400)).await?.success()?;
     Ok(())
 }
 
-/// What was seen of the certificates.
+/// The certificates that were seen.
 #[derive(Debug, Default)]
 struct Rotations {
     authorities: BTreeSet<Vec<u8>>,
@@ -129,28 +131,28 @@ struct Rotations {
 }
 
 impl Rotations {
-    async fn of(trial: &Trial) -> Result<Self> {
+    async fn of(fixture: &WebhookFixture) -> Result<Self> {
         let mut seen = Self::default();
-        seen.look(trial).await?;
+        seen.observe(fixture).await?;
         Ok(seen)
     }
 
-    /// Asks for a connection, as an API server does that trusts what the webhook configuration says at this moment.
-    async fn look(&mut self, trial: &Trial) -> Result<()> {
-        let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(trial.api.client());
+    /// Connects as the API server does, which trusts the CA bundle that the webhook configuration has now.
+    async fn observe(&mut self, fixture: &WebhookFixture) -> Result<()> {
+        let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(fixture.api.client());
         let webhooks = webhooks.get("nmstate").await?.webhooks.context("no webhooks")?;
         let bundle = webhooks[0].client_config.ca_bundle.clone().context("no bundle")?;
-        self.served.insert(served(trial, &bundle.0).await?);
+        self.served.insert(served(fixture, &bundle.0).await?);
         self.handshakes += 1;
-        let secrets: Api<Secret> = Api::namespaced(trial.api.client(), NAMESPACE);
+        let secrets: Api<Secret> = Api::namespaced(fixture.api.client(), NAMESPACE);
         let authority = secrets.get("nmstate-ca").await?.data.context("an empty Secret")?;
         self.authorities.insert(authority["ca.crt"].0.clone());
         Ok(())
     }
 }
 
-/// The certificate that the webhook serves to whoever trusts this bundle and nobody else.
-async fn served(trial: &Trial, bundle: &[u8]) -> Result<Vec<u8>> {
+/// The certificate that the webhook serves to a client that trusts only this bundle.
+async fn served(fixture: &WebhookFixture, bundle: &[u8]) -> Result<Vec<u8>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate?)?;
@@ -159,7 +161,7 @@ async fn served(trial: &Trial, bundle: &[u8]) -> Result<Vec<u8>> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = trial.lab.network().connect(ADDRESS.parse()?).await?;
+    let stream = fixture.lab.network().connect(ADDRESS.parse()?).await?;
     let name = ServerName::try_from(format!("{SERVICE}.{NAMESPACE}.svc"))?;
     let connection = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let chain = connection.get_ref().1.peer_certificates().context("no certificate")?;

@@ -1,4 +1,4 @@
-//! One look at the kernel, or at whoever else has to know: what it should show.
+//! A command on the node, and what its output must contain.
 
 use std::time::Duration;
 
@@ -7,46 +7,46 @@ use rig::{shell::Shell, wait};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Addresses by DHCP and states of bonds and bridges come a little after everything else.
-const SOON: Duration = Duration::from_secs(20);
+/// DHCP leases and the states of bonds and bridges come a little after everything else.
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Check {
-    /// A line of shell.
+    /// A shell command.
     run: String,
-    /// What it prints as JSON has all of this in it.
+    /// A subset of the JSON that it prints.
     #[serde(default)]
     shows: Option<Value>,
-    /// What it prints has these texts in it.
+    /// Texts that its output contains.
     #[serde(default)]
-    says: Vec<String>,
-    /// And not these.
+    contains: Vec<String>,
+    /// Texts that its output does not contain.
     #[serde(default)]
     lacks: Vec<String>,
 }
 
 impl Check {
-    /// Whether a text is as expected.
+    /// Checks the texts that an output must and must not contain.
     pub(super) fn passes_with(&self, text: &str) -> Result<()> {
-        for said in &self.says {
-            ensure!(text.contains(said), "{}: {said:?} is not in: {text}", self.run);
+        for expected in &self.contains {
+            ensure!(text.contains(expected), "{}: {expected:?} is not in: {text}", self.run);
         }
-        for lacked in &self.lacks {
-            ensure!(!text.contains(lacked), "{}: {lacked:?} is in: {text}", self.run);
+        for unexpected in &self.lacks {
+            ensure!(!text.contains(unexpected), "{}: {unexpected:?} is in: {text}", self.run);
         }
         Ok(())
     }
 
     async fn passes(&self, node: &impl Shell) -> Result<()> {
         ensure!(
-            self.shows.is_some() || !(self.says.is_empty() && self.lacks.is_empty()),
+            self.shows.is_some() || !(self.contains.is_empty() && self.lacks.is_empty()),
             "{}: nothing is expected",
             self.run
         );
-        let output = node.lines(&self.run, COMMAND_LIMIT).await?;
-        // A card that is not there may be what is expected.
+        let output = node.run_script(&self.run, COMMAND_LIMIT).await?;
+        // An error can be what is expected, such as that an interface does not exist.
         let text = format!("{}{}", output.stdout(), output.stderr());
         self.passes_with(&text)?;
         if let Some(expected) = &self.shows {
@@ -63,12 +63,12 @@ impl Check {
 /// Waits until all of them pass.
 pub(super) async fn all_pass(checks: &[Check], node: &impl Shell) -> Result<()> {
     for check in checks {
-        wait::until(SOON, "what is expected", async || check.passes(node).await).await?;
+        wait::until(SHORT_LIMIT, "the expected state", async || check.passes(node).await).await?;
     }
     Ok(())
 }
 
-/// Whether not all of them pass, now.
+/// Whether at least one of them fails now.
 pub(super) async fn some_fail(checks: &[Check], node: &impl Shell) -> bool {
     for check in checks {
         if check.passes(node).await.is_err() {
@@ -78,7 +78,7 @@ pub(super) async fn some_fail(checks: &[Check], node: &impl Shell) -> bool {
     false
 }
 
-/// Whether everything that is expected is in what was found: keys in maps, entries in lists in any order.
+/// Whether `expected` is a subset of `found`: the keys of maps, and the entries of lists in any order.
 fn has(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -92,7 +92,7 @@ fn has(found: &Value, expected: &Value) -> bool {
 }
 
 #[test]
-fn what_is_expected_may_be_less_than_what_is_there() {
+fn expected_values_can_be_a_subset() {
     use serde_json::json;
     let found = json!([{ "name": "a", "flags": ["UP", "LOWER_UP"] }, { "name": "b", "mtu": 1400 }]);
     for (expected, is_there) in [

@@ -1,4 +1,4 @@
-//! The examples of `examples/`, and what is expected of each: `expectations/<topic>/<name>.yaml`.
+//! The examples of `examples/`, and the expectation of each: `expectations/<topic>/<name>.yaml`.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::check::Check;
 
-/// The cheapest kind of node that can carry an example.
+/// The cheapest kind of node that can run an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum NodeKind {
@@ -21,11 +21,11 @@ pub(super) enum NodeKind {
     Namespaces,
     /// A kernel of its own.
     FullKernel,
-    /// A kernel of its own with Open vSwitch, and a NetworkManager that knows it.
+    /// A kernel of its own with Open vSwitch, and a NetworkManager that supports it.
     OpenVswitch,
-    /// A kernel of its own with simulated cards that have virtual functions.
+    /// A kernel of its own with simulated NICs that have virtual functions.
     SrIov,
-    /// None here: what NetworkManager would be told is looked at instead.
+    /// None: only the keyfiles for NetworkManager are checked.
     Keyfile,
 }
 
@@ -41,28 +41,28 @@ impl NodeKind {
     }
 }
 
-/// What is done with an example, and what is expected of it.
+/// How an example is tested, and what is expected of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Expectation {
     pub(super) node: NodeKind,
-    /// Why no node can carry it.
+    /// Why no node can run it.
     #[serde(default)]
-    pub(super) because: Option<String>,
-    /// It is also tried through API server, controller and handler.
+    pub(super) reason: Option<String>,
+    /// It is also tested through API server, controller and handler.
     #[serde(default)]
     pub(super) cluster: bool,
-    /// It is also tried with the other versions of NetworkManager.
+    /// It is also tested with the other versions of NetworkManager.
     #[serde(default)]
     pub(super) core: bool,
-    /// Lines of shell that make what the example takes for granted, and those that take it away again.
+    /// Shell commands that create what the example needs, and those that remove it again.
     #[serde(default)]
-    pub(super) given: Vec<String>,
+    pub(super) setup: Vec<String>,
     #[serde(default)]
-    pub(super) undo: Vec<String>,
-    /// What the kernel, or whoever else has to know, says afterwards.
+    pub(super) cleanup: Vec<String>,
+    /// What the node must show afterwards.
     pub(super) kernel: Vec<Check>,
-    /// It is rolled back, and this is said about it.
+    /// Texts of the error, for an example that is rolled back.
     #[serde(default)]
     pub(super) fails: Vec<String>,
     #[serde(default = "usual_removal")]
@@ -98,7 +98,7 @@ impl Example {
     }
 }
 
-/// An example with what is expected of it, and the one that takes away what it made.
+/// An example, its expectation, and the example that removes it again.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) example: Example,
@@ -113,17 +113,17 @@ pub(super) fn examples() -> PathBuf {
 
 /// Every example that has an expectation.
 pub(super) fn cases() -> Result<Vec<Case>> {
-    let folder = rig_file("expectations");
+    let directory = rig_file("expectations");
     let mut cases = Vec::new();
-    for topic in entries(&folder)? {
+    for topic in entries(&directory)? {
         for path in entries(&topic)? {
             let text = fs::read_to_string(&path)?;
             let expectation: Expectation =
                 serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
-            let example = Example::read(&examples().join(path.strip_prefix(&folder)?))?;
+            let example = Example::read(&examples().join(path.strip_prefix(&directory)?))?;
             let removal = example.path.with_file_name(&expectation.removed_by);
-            let is_made = expectation.fails.is_empty() && expectation.node != NodeKind::Keyfile;
-            let removal = if is_made { Some(Example::read(&removal)?) } else { None };
+            let is_applied = expectation.fails.is_empty() && expectation.node != NodeKind::Keyfile;
+            let removal = if is_applied { Some(Example::read(&removal)?) } else { None };
             ensure!(!expectation.kernel.is_empty(), "{} expects nothing", path.display());
             cases.push(Case { example, removal, expectation });
         }
@@ -131,12 +131,12 @@ pub(super) fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What is in a folder, by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = fs::read_dir(folder)?
+/// The entries of a directory, sorted by name.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = fs::read_dir(directory)?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<Vec<_>>>()
-        .with_context(|| folder.display().to_string())?;
+        .with_context(|| directory.display().to_string())?;
     found.sort();
     Ok(found)
 }
@@ -145,7 +145,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 fn first_sentence(text: &str) -> Option<String> {
     let comment = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
     let comment = comment.collect::<Vec<_>>().join(" ");
-    // A dot within a word, as in an address or `eth1.102`, ends nothing.
+    // A dot within a word, as in an address or `eth1.102`, does not end a sentence.
     let end = comment.find(". ").or_else(|| comment.ends_with('.').then(|| comment.len() - 1))?;
     Some(comment[..end].to_owned())
 }

@@ -1,72 +1,72 @@
-//! Every example of `examples/` is applied to a real kernel, looked at there, and taken away again. What was seen to work
-//! makes `docs/features.md`.
+//! Applies every example of `examples/` to a real kernel, checks the result there, and removes it again. The results
+//! become `docs/features.md`.
 //!
-//! `KNMSTATE_EXAMPLES=bond/,vlan/on-card` tries only those whose name has one of these in it.
+//! `KNMSTATE_EXAMPLES=bond/,vlan/on-nic` runs only those whose names contain one of these.
 
 mod check;
+mod cluster;
 mod complete;
-mod course;
 mod example;
 mod keyfile;
+mod node;
 mod reported;
-mod stage;
-mod through_cluster;
+mod standalone;
 
 use anyhow::{Context as _, Result, ensure};
 use rig::{
     Lab, Userland,
-    features::{Seen, Way},
+    features::{FeatureRecord, Method},
     parts,
     services::Service,
 };
 use tokio::time::Instant;
 
+use cluster::ExampleCluster;
 use example::{Case, Example, NodeKind, cases};
-use stage::{Node, Stage};
-use through_cluster::Cluster;
+use node::{ExampleNode, NodeChoice};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_in_namespaces() -> Result<()> {
-    standalone(Node::Usual(NodeKind::Namespaces), of_kind(NodeKind::Namespaces)?).await
+    standalone(NodeChoice::Usual(NodeKind::Namespaces), of_kind(NodeKind::Namespaces)?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_on_a_full_kernel_first_half() -> Result<()> {
-    standalone(Node::Usual(NodeKind::FullKernel), every_second(of_kind(NodeKind::FullKernel)?, 0)).await
+    standalone(NodeChoice::Usual(NodeKind::FullKernel), every_second(of_kind(NodeKind::FullKernel)?, 0)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_on_a_full_kernel_second_half() -> Result<()> {
-    standalone(Node::Usual(NodeKind::FullKernel), every_second(of_kind(NodeKind::FullKernel)?, 1)).await
+    standalone(NodeChoice::Usual(NodeKind::FullKernel), every_second(of_kind(NodeKind::FullKernel)?, 1)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_with_open_vswitch() -> Result<()> {
-    standalone(Node::Usual(NodeKind::OpenVswitch), of_kind(NodeKind::OpenVswitch)?).await
+    standalone(NodeChoice::Usual(NodeKind::OpenVswitch), of_kind(NodeKind::OpenVswitch)?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone_with_virtual_functions() -> Result<()> {
-    standalone(Node::Usual(NodeKind::SrIov), of_kind(NodeKind::SrIov)?).await
+    standalone(NodeChoice::Usual(NodeKind::SrIov), of_kind(NodeKind::SrIov)?).await
 }
 
-// Nodes of namespaces have the NetworkManager of Debian 12, the usual full kernel that of Debian 13.
+// Namespace nodes have the NetworkManager of Debian 12, the usual full kernel that of Debian 13.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_with_the_network_manager_of_debian_12() -> Result<()> {
     let cases = chosen(|case| case.expectation.core && case.expectation.node == NodeKind::FullKernel)?;
-    standalone(Node::With(Userland::Debian12), cases).await
+    standalone(NodeChoice::WithUserland(Userland::Debian12), cases).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_with_the_network_manager_of_debian_13() -> Result<()> {
     let cases = chosen(|case| case.expectation.core && case.expectation.node == NodeKind::Namespaces)?;
-    standalone(Node::With(Userland::Debian13), cases).await
+    standalone(NodeChoice::WithUserland(Userland::Debian13), cases).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_with_the_network_manager_of_debian_14() -> Result<()> {
-    standalone(Node::With(Userland::Debian14), chosen(|case| case.expectation.core)?).await
+    standalone(NodeChoice::WithUserland(Userland::Debian14), chosen(|case| case.expectation.core)?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,7 @@ fn of_kind(kind: NodeKind) -> Result<Vec<Case>> {
 }
 
 fn chosen(is_meant: impl Fn(&Case) -> bool) -> Result<Vec<Case>> {
-    let wanted = parts::wanted_examples().unwrap_or_default();
+    let wanted = parts::example_filter().unwrap_or_default();
     let mut cases = cases()?;
     let is_wanted = |case: &Case| wanted.split(',').any(|part| case.example.id.contains(part));
     cases.retain(|case| is_meant(case) && is_wanted(case));
@@ -95,45 +95,45 @@ fn every_second(cases: Vec<Case>, from: usize) -> Vec<Case> {
     cases.into_iter().skip(from).step_by(2).collect()
 }
 
-async fn standalone(node: Node, cases: Vec<Case>) -> Result<()> {
-    let start = async |lab: Lab| Stage::start(&lab, node).await;
-    let walk = async |stage: &Stage, case: &Case| {
-        course::walk(stage, case).await?;
-        note(stage, case, Way::Standalone).await
+async fn standalone(choice: NodeChoice, cases: Vec<Case>) -> Result<()> {
+    let start = async |lab: Lab| ExampleNode::start(&lab, choice).await;
+    let run = async |node: &ExampleNode, case: &Case| {
+        standalone::run(node, case).await?;
+        record_case(node, case, Method::Standalone).await
     };
-    one_after_the_other(cases, start, walk).await
+    run_in_turn(cases, start, run).await
 }
 
 async fn through_cluster(kind: NodeKind) -> Result<()> {
     let cases = chosen(|case| case.expectation.cluster && case.expectation.node == kind)?;
-    let start = async |lab: Lab| Cluster::start(&lab, Node::Usual(kind)).await;
-    let walk = async |cluster: &Cluster, case: &Case| {
-        cluster.walk(case).await?;
-        note(&cluster.stage, case, Way::Cluster).await
+    let start = async |lab: Lab| ExampleCluster::start(&lab, NodeChoice::Usual(kind)).await;
+    let run = async |cluster: &ExampleCluster, case: &Case| {
+        cluster.run(case).await?;
+        record_case(&cluster.node, case, Method::Cluster).await
     };
-    one_after_the_other(cases, start, walk).await
+    run_in_turn(cases, start, run).await
 }
 
-/// One that has failed may leave anything behind: the next one gets a new node.
-async fn one_after_the_other<T>(
+/// Runs all cases on one node. After a failure the next case gets a new node, as the old one is in an unknown state.
+async fn run_in_turn<T>(
     cases: Vec<Case>,
     start: impl AsyncFn(Lab) -> Result<T>,
-    walk: impl AsyncFn(&T, &Case) -> Result<()>,
+    run: impl AsyncFn(&T, &Case) -> Result<()>,
 ) -> Result<()> {
     let mut failures = Vec::new();
-    let mut at_hand = None;
+    let mut reusable = None;
     for case in &cases {
-        let (on, services) = if let Some(at_hand) = at_hand.take() {
-            at_hand
+        let (node, services) = if let Some(reusable) = reusable.take() {
+            reusable
         } else {
             let (lab, services) = lab_with_services().await?;
             (start(lab).await?, services)
         };
-        let begun = Instant::now();
-        match walk(&on, case).await {
+        let started = Instant::now();
+        match run(&node, case).await {
             Ok(()) => {
-                println!("{}: {:.1} s", case.example.id, begun.elapsed().as_secs_f32());
-                at_hand = Some((on, services));
+                println!("{}: {:.1} s", case.example.id, started.elapsed().as_secs_f32());
+                reusable = Some((node, services));
             }
             Err(error) => {
                 println!("{}: FAILED: {error:#}", case.example.id);
@@ -145,32 +145,32 @@ async fn one_after_the_other<T>(
     Ok(())
 }
 
-/// What examples take for granted: name servers that answer, and somebody who lends addresses.
+/// A lab with what the examples need: a name server and a DHCP server.
 async fn lab_with_services() -> Result<(Lab, Service)> {
     let lab = Lab::new().await?;
     lab.dns().on().await?;
-    let lender = lab.lender(100, "1h");
-    lender.on().await?;
-    Ok((lab, lender))
+    let dhcp = lab.dhcp_on_back(100, "1h");
+    dhcp.on().await?;
+    Ok((lab, dhcp))
 }
 
-/// Notes an example, and the one that took it away again, for `docs/features.md`.
-async fn note(stage: &Stage, case: &Case, way: Way) -> Result<()> {
-    let version = stage.network_manager().await.context("the version of NetworkManager")?;
+/// Records an example and its removal for `docs/features.md`.
+async fn record_case(node: &ExampleNode, case: &Case, method: Method) -> Result<()> {
+    let version = node.network_manager().await.context("the version of NetworkManager")?;
     for example in [Some(&case.example), case.removal.as_ref()].into_iter().flatten() {
-        seen(example, case, way, Some(version.clone())).note()?;
+        record(example, case, method, Some(version.clone())).append()?;
     }
     Ok(())
 }
 
-fn seen(example: &Example, case: &Case, way: Way, network_manager: Option<String>) -> Seen {
-    Seen {
+fn record(example: &Example, case: &Case, method: Method, network_manager: Option<String>) -> FeatureRecord {
+    FeatureRecord {
         example: example.id.clone(),
         title: example.title.clone(),
         node: case.expectation.node.name().to_owned(),
         network_manager,
-        way,
-        because: case.expectation.because.clone(),
+        method,
+        reason: case.expectation.reason.clone(),
         core: case.expectation.core && example.id == case.example.id,
     }
 }

@@ -1,15 +1,15 @@
-//! Whether a node's report tells back what was asked for, in the same words.
+//! Compares a node's report with the desired state.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Keys that say how something is to be found or made, and are no state that could be reported.
-const NO_STATE: [&str; 3] = ["copy-mac-from", "identifier", "profile-name"];
-/// What nmstate puts in the place of a secret.
+/// Keys that select an interface or say how to create it. They are not part of the state, so they are not reported.
+const NEVER_REPORTED: [&str; 3] = ["copy-mac-from", "identifier", "profile-name"];
+/// What nmstate reports instead of a secret.
 const HIDDEN: &str = "<_password_hid_by_nmstate>";
 
-/// The paths of what was asked for and is not reported, but for those that are known to be `unreported`.
+/// The paths of the desired state that are not reported, without those that are known to be `unreported`.
 pub(super) fn missing(
     desired: &Value,
     reported: &Value,
@@ -27,7 +27,10 @@ fn compare(path: &str, desired: &Value, reported: &Value, missing: &mut Vec<Stri
             for (key, desired) in desired {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 // What is reported is present, and its name has been compared.
-                if key == "name" || NO_STATE.contains(&&**key) || is_nothing(desired) || desired == "present"
+                if key == "name"
+                    || NEVER_REPORTED.contains(&&**key)
+                    || is_empty(desired)
+                    || desired == "present"
                 {
                     continue;
                 }
@@ -42,19 +45,20 @@ fn compare(path: &str, desired: &Value, reported: &Value, missing: &mut Vec<Stri
                 entry(path, index, desired, reported, missing);
             }
         }
-        // The cards of test nodes are ends of cables.
+        // The NICs of test nodes are veth interfaces.
         _ if (desired, reported) == (&Value::from("ethernet"), &Value::from("veth")) => {}
-        _ if desired == HIDDEN || word(desired) == word(reported) => {}
+        _ if desired == HIDDEN || normalized(desired) == normalized(reported) => {}
         _ => missing.push(format!("{path}: {desired}, reported: {reported}")),
     }
 }
 
-/// An entry with a name is the one of that name; any other is as good as one that has all of it.
+/// Compares an entry of a list: with the entry of the same name if it has one, else with any entry that contains it.
 fn entry(path: &str, index: usize, desired: &Value, reported: &[Value], missing: &mut Vec<String>) {
     let is_absent = desired["state"] == "absent";
     if let Some(name) = desired.get("name") {
-        let path = format!("{path}[{}]", word(name));
-        // A card that was looked for by its address is reported by its own name, and has the other one as its profile's.
+        let path = format!("{path}[{}]", normalized(name));
+        // An interface that is selected by its MAC address has its own name in the report, and the desired one in its
+        // profile.
         let is_it = |entry: &&Value| ["name", "profile-name"].iter().any(|key| entry.get(*key) == Some(name));
         match reported.iter().find(is_it) {
             Some(_) if is_absent && desired["type"] != "ethernet" => missing.push(format!("{path}: absent")),
@@ -64,23 +68,23 @@ fn entry(path: &str, index: usize, desired: &Value, reported: &[Value], missing:
         }
         return;
     }
-    let fits = |found: &Value| {
+    let matches = |found: &Value| {
         let mut differences = Vec::new();
         compare("", desired, found, &mut differences);
         differences.is_empty()
     };
-    if !is_absent && !reported.iter().any(fits) {
+    if !is_absent && !reported.iter().any(matches) {
         missing.push(format!("{path}[{index}]: {desired}, reported: {}", Value::from(reported.to_vec())));
     }
 }
 
-/// An empty list asks for nothing to be there, and what is not there is not reported.
-fn is_nothing(value: &Value) -> bool {
+/// An empty list asks for no entry, and without entries a list is not reported.
+fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// nmstate takes numbers and booleans as words, too, and hexadecimal digits in either case.
-fn word(value: &Value) -> String {
+/// nmstate also accepts numbers and booleans as strings, and hexadecimal digits in either case.
+fn normalized(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned).to_lowercase()
 }
 
@@ -90,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_asked_for_has_to_be_told_back() {
+    fn what_is_desired_has_to_be_reported() {
         let reported = json!({ "interfaces": [
             { "name": "eth1", "mtu": 1400, "mac-address": "02:00:00:00:00:AA",
               "ipv4": { "address": [{ "ip": "10.0.0.1", "prefix-length": 24 }, { "ip": "10.0.0.2", "prefix-length": 24 }] } },

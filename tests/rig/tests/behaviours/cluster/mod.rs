@@ -1,11 +1,11 @@
-//! The product as its users meet it: controllers and handlers as processes with their own tokens, a real API server, real
-//! NetworkManagers, and kubectl.
+//! The product as its users run it: controllers and handlers as processes with their own tokens, a real API server,
+//! real NetworkManagers, and kubectl.
 
 mod adoption;
+mod failing_node;
 mod node_states;
 mod policies;
 pub(crate) mod recording;
-mod unfit;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,9 +17,8 @@ use knmstate_api::{
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use rig::{
-    ApiServer, Lab, NmNode, Settings, binaries,
+    ApiServer, Lab, NmNode, NmNodeBuilder, Settings, binaries,
     handler::{Handler, HandlerSetup},
-    nm_node::NmNodeBuilder,
     role::RoleSetup,
     wait,
 };
@@ -28,7 +27,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(1);
 const AVAILABLE: [&str; 3] = ["Available", "SuccessfullyConfigured", "3/3 nodes successfully configured"];
 
-/// Nodes and an API server that knows the kinds, and nothing of the product besides.
+/// Nodes, and an API server that has the CRDs and nothing else of the product.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<NmNode>,
     pub(crate) api: ApiServer,
@@ -39,15 +38,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The nodes are called `node1`, `node2` and so on; `describe` says more about each, by its number.
+    /// Starts `node1`, `node2` and so on; `configure` changes the builder of each, by its number.
     pub(crate) async fn new(
         count: usize,
-        describe: impl Fn(usize, NmNodeBuilder) -> NmNodeBuilder,
+        configure: impl Fn(usize, NmNodeBuilder) -> NmNodeBuilder,
     ) -> Result<Self> {
         let lab = Lab::new().await?;
         lab.dns().on().await?;
         lab.dhcp().on().await?;
-        let nodes = (1..=count).map(|number| describe(number, lab.nm_node(&format!("node{number}"))).start());
+        let nodes =
+            (1..=count).map(|number| configure(number, lab.nm_node(&format!("node{number}"))).start());
         let (api, nodes) = tokio::try_join!(
             async {
                 let api = lab.api_server().start().await?;
@@ -57,10 +57,10 @@ impl Cluster {
             try_join_all(nodes),
         )?;
         for node in &nodes {
-            // Nobody answers to IPv6 here; whoever waits for that is never at rest.
-            let quiet = ["nmcli", "connection", "modify", "eth0", "ipv6.method", "link-local"];
-            node.exec(quiet).await?.success()?;
-            node.come_to_rest().await?;
+            // There is no IPv6 router here, so a node that waits for one would never settle.
+            let link_local = ["nmcli", "connection", "modify", "eth0", "ipv6.method", "link-local"];
+            node.exec(link_local).await?.success()?;
+            node.settle().await?;
             api.add_ready_node(node.name()).await?;
         }
         let (policies, enactments, states) =
@@ -71,7 +71,7 @@ impl Cluster {
     /// Installs the product, without starting any of it.
     pub(crate) async fn install(&self, settings: &Settings) -> Result<Installed> {
         let program = binaries::knmstate().await?;
-        self.api.apply_product(settings).await?;
+        self.api.apply_product_objects(settings).await?;
         let controllers = RoleSetup::controller(&self.lab, &self.api, program.clone()).await?;
         let mut handlers = Vec::new();
         for node in &self.nodes {
@@ -96,13 +96,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a policy says this: type, reason and message of the condition that is true.
-    pub(crate) async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
+    /// Waits until the true condition of a policy has this type, reason and message.
+    pub(crate) async fn until_condition(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
         let reached = wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
             let policy = self.policies.get(policy).await?;
-            let condition = policy.status.conditions.first_true().context("it says nothing yet")?;
-            let says = [&condition.type_, &condition.reason, &condition.message].map(|said| &**said);
-            ensure!(says == expected, "{says:?}");
+            let condition = policy.status.conditions.first_true().context("it has no condition yet")?;
+            let shown = [&condition.type_, &condition.reason, &condition.message].map(|text| &**text);
+            ensure!(shown == expected, "{shown:?}");
             Ok(())
         })
         .await;
@@ -115,17 +115,17 @@ impl Cluster {
         reached
     }
 
-    /// Type, reason and message of the condition that is true, of each enactment of a policy.
+    /// Type, reason and message of the true condition of each enactment of a policy.
     pub(crate) async fn enactments_of(&self, policy: &str) -> Result<BTreeMap<String, [String; 3]>> {
         let selected = ListParams::default().labels(&format!("nmstate.io/policy={policy}"));
-        let said = |one: &Enactment| {
+        let shown = |one: &Enactment| {
             let condition = one.status.conditions.first_true().cloned().unwrap_or_default();
             (one.name_any(), [condition.type_, condition.reason, condition.message])
         };
-        Ok(self.enactments.list(&selected).await?.iter().map(said).collect())
+        Ok(self.enactments.list(&selected).await?.iter().map(shown).collect())
     }
 
-    /// Events of a policy: type, reason, who says it, and what.
+    /// Events of a policy: type, reason, source and message.
     pub(crate) async fn events_of(&self, policy: &str) -> Result<Vec<[String; 4]>> {
         let selector = format!("--field-selector=involvedObject.name={policy}");
         let list =
@@ -142,7 +142,7 @@ impl Cluster {
     }
 }
 
-/// How to start what was installed.
+/// How to start the processes of the product.
 pub(crate) struct Installed {
     pub(crate) controllers: RoleSetup,
     /// In the order of the nodes.
@@ -158,8 +158,8 @@ pub(crate) fn policy(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A card with this MTU.
-fn card(name: &str, mtu: u32) -> Value {
+/// An Ethernet interface with this MTU.
+fn nic(name: &str, mtu: u32) -> Value {
     json!({"interfaces": [{"name": name, "type": "ethernet", "state": "up", "mtu": mtu}]})
 }
 
@@ -168,7 +168,7 @@ async fn mtu(node: &NmNode, interface: &str) -> Result<Value> {
     Ok(node.exec(["ip", "-j", "link", "show", interface]).await?.json()?[0]["mtu"].clone())
 }
 
-/// The lines of a table of kubectl, in its columns.
+/// The rows of a table of kubectl, split into columns.
 fn table(text: &str) -> Vec<Vec<&str>> {
     let columns = |line| str::split(line, "   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
     text.lines().map(columns).collect()

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use rig::{Settings, wait};
 use serde_json::{Value, json};
 
-use super::{Cluster, LIMIT, card, mtu};
+use super::{Cluster, LIMIT, mtu, nic};
 
 const NODE: &str = "node1";
 const ENACTMENT: &str = "node1.node-network-state";
@@ -22,8 +22,8 @@ async fn where_it_is_allowed_a_node_is_configured_in_its_node_state() -> Result<
 
     until_spec(&cluster, &json!({"nodeName": NODE, "managed": false})).await?;
 
-    // Nobody's field is taken away.
-    let wish = |desired: &Value| {
+    // Server-side apply, so that no field of the handler is removed.
+    let with_desired_state = |desired: &Value| {
         json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState", "metadata": {"name": NODE},
             "spec": {"managed": true, "desiredState": desired}})
     };
@@ -31,36 +31,36 @@ async fn where_it_is_allowed_a_node_is_configured_in_its_node_state() -> Result<
         let apply = ["apply", "--server-side", "-f", "-"];
         cluster.api.kubectl_with(&object.to_string(), apply).await?.success()
     };
-    let good = card("eth1", 1400);
-    server_side(&wish(&good)).await?;
+    let good = nic("eth1", 1400);
+    server_side(&with_desired_state(&good)).await?;
     until_enactment(&cluster, "Available", "successfully reconciled").await?;
     assert_eq!(mtu(node, "eth1").await?, 1400);
     until_spec(&cluster, &json!({"nodeName": NODE, "managed": true, "desiredState": good})).await?;
 
-    // The same guard as for a policy.
-    node.end_checks_for_duplicates().await?;
+    // Probes and rollback work as for a policy.
+    node.wait_for_duplicate_address_detection().await?;
     let before = node.snapshot().await?;
     let bad = json!({"routes": {"config": [
         {"destination": "0.0.0.0/0", "next-hop-interface": "eth0", "state": "absent"}]}});
-    server_side(&wish(&bad)).await?;
+    server_side(&with_desired_state(&bad)).await?;
     until_enactment(&cluster, "Failing", "rolled back").await?;
-    node.is_again(&before, LIMIT).await?;
+    node.wait_until_restored(&before, LIMIT).await?;
 
-    // Without a wish there is nothing to carry out, and nothing is undone.
+    // Without a desired state there is nothing to apply, and nothing is undone.
     server_side(
         &json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState", "metadata": {"name": NODE}}),
     )
     .await?;
     until_gone(&cluster).await?;
     until_spec(&cluster, &json!({"nodeName": NODE, "managed": false})).await?;
-    assert_eq!(mtu(node, "eth1").await?, 1400, "it was to be kept");
+    assert_eq!(mtu(node, "eth1").await?, 1400, "the change was undone");
 
-    // Nor is it, once it is not allowed any more.
-    server_side(&wish(&card("eth1", 1300))).await?;
+    // The same when the NMState does not allow it any more.
+    server_side(&with_desired_state(&nic("eth1", 1300))).await?;
     until_enactment(&cluster, "Available", "successfully reconciled").await?;
     cluster.apply(&settings(false)).await?;
     until_gone(&cluster).await?;
-    assert_eq!(mtu(node, "eth1").await?, 1300, "it was to be kept");
+    assert_eq!(mtu(node, "eth1").await?, 1300, "the change was undone");
     Ok(())
 }
 
@@ -78,14 +78,14 @@ async fn until_spec(cluster: &Cluster, expected: &Value) -> Result<()> {
     .await
 }
 
-/// Waits until the enactment is about what is asked for now, and says this.
-async fn until_enactment(cluster: &Cluster, stage: &str, words: &str) -> Result<()> {
-    wait::until(LIMIT, &format!("the enactment to be {stage}"), async || {
+/// Waits until the enactment is of the current generation, and its true condition has this type and message.
+async fn until_enactment(cluster: &Cluster, type_: &str, text: &str) -> Result<()> {
+    wait::until(LIMIT, &format!("the enactment to be {type_}"), async || {
         let enactment = cluster.enactments.get(ENACTMENT).await?;
-        let condition = enactment.status.conditions.first_true().context("it says nothing yet")?;
+        let condition = enactment.status.conditions.first_true().context("it has no condition yet")?;
         let generation = cluster.states.get(NODE).await?.metadata.generation;
         ensure!(Some(enactment.status.policy_generation) == generation, "{condition:?}");
-        ensure!(condition.type_ == stage && condition.message.contains(words), "{condition:?}");
+        ensure!(condition.type_ == type_ && condition.message.contains(text), "{condition:?}");
         ensure!(enactment.labels()["nmstate.io/policy"] == "node-network-state");
         Ok(())
     })
@@ -93,7 +93,7 @@ async fn until_enactment(cluster: &Cluster, stage: &str, words: &str) -> Result<
 }
 
 async fn until_gone(cluster: &Cluster) -> Result<()> {
-    wait::until(LIMIT, "the enactment to go", async || {
+    wait::until(LIMIT, "the enactment to be deleted", async || {
         ensure!(cluster.enactments.get_opt(ENACTMENT).await?.is_none(), "it is still there");
         Ok(())
     })

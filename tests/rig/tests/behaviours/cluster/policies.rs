@@ -5,7 +5,7 @@ use rig::{Primary, Settings, machine::rig_file, wait};
 
 use super::{AVAILABLE, Cluster, LIMIT, table};
 
-/// What this kernel can carry; bonds and VLANs are on trial in a node with a kernel of its own.
+/// Those that this kernel supports; bonds and VLANs are tested on full-kernel nodes.
 const QUICKSTART: [&str; 2] = ["search-domain", "storage-bridge"];
 
 fn example(path: &str) -> String {
@@ -22,9 +22,9 @@ async fn examples_do_in_a_cluster_what_they_say() -> Result<()> {
 
     cluster.api.kubectl(["apply", "-f", &example("quickstart")]).await?.success()?;
     for policy in QUICKSTART {
-        cluster.until_says(policy, AVAILABLE).await?;
+        cluster.until_condition(policy, AVAILABLE).await?;
     }
-    is_shown_as_ever(&cluster).await?;
+    kubectl_shows_the_known_tables(&cluster).await?;
     for node in &cluster.nodes {
         let network = node.snapshot().await?;
         for wanted in ["10.98.0.77", "198.51.100.0/24", "search storage.example.com", "nameserver 10.99.0.53"]
@@ -33,7 +33,7 @@ async fn examples_do_in_a_cluster_what_they_say() -> Result<()> {
         }
     }
 
-    // The other one takes over, and goes on.
+    // The other controller takes over.
     leader.stop().await?;
     is_rolled_back(&cluster).await?;
 
@@ -47,8 +47,8 @@ async fn examples_do_in_a_cluster_what_they_say() -> Result<()> {
     stays_when_the_policy_is_deleted(&cluster).await
 }
 
-/// As the documents of users have it.
-async fn is_shown_as_ever(cluster: &Cluster) -> Result<()> {
+/// The tables that users of kubernetes-nmstate know.
+async fn kubectl_shows_the_known_tables(cluster: &Cluster) -> Result<()> {
     let get = async |what: &str| cluster.api.kubectl(["get", what]).await?.success();
     let policies = "\
         NAME             STATUS      REASON\n\
@@ -71,7 +71,7 @@ async fn is_shown_as_ever(cluster: &Cluster) -> Result<()> {
     let shown = table(&states);
     assert_eq!(shown[0], ["NAME", "AGE"]);
     assert!(shown[1..].iter().map(|row| row[0]).eq(["node1", "node2", "node3"]), "{states}");
-    wait::until(LIMIT, "every node to show its bridge", async || {
+    wait::until(LIMIT, "every node state to show the bridge", async || {
         for node in ["node1", "node2", "node3"] {
             let state = cluster.states.get(node).await?;
             let bridge = serde_json::to_string(&state.status)?;
@@ -82,32 +82,32 @@ async fn is_shown_as_ever(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Half of the nodes try it and put themselves back; the rest are spared.
+/// Half of the nodes try the policy and roll back; the others are not changed.
 async fn is_rolled_back(cluster: &Cluster) -> Result<()> {
     let mut before = Vec::new();
     for node in &cluster.nodes {
-        node.end_checks_for_duplicates().await?;
+        node.wait_for_duplicate_address_detection().await?;
         before.push(node.snapshot().await?);
     }
     cluster.api.kubectl(["apply", "-f", &example("rolled-back")]).await?.success()?;
     let message = "2/3 nodes failed to configure, 1 nodes aborted configuration";
-    cluster.until_says("wrong-card", ["Degraded", "FailedToConfigure", message]).await?;
+    cluster.until_condition("wrong-nic", ["Degraded", "FailedToConfigure", message]).await?;
     for (node, before) in cluster.nodes.iter().zip(&before) {
-        node.is_again(before, LIMIT).await?;
+        node.wait_until_restored(before, LIMIT).await?;
     }
-    let enactments = cluster.enactments_of("wrong-card").await?;
+    let enactments = cluster.enactments_of("wrong-nic").await?;
     for node in ["node1", "node2"] {
-        let [type_, reason, message] = &enactments[&format!("{node}.wrong-card")];
+        let [type_, reason, message] = &enactments[&format!("{node}.wrong-nic")];
         assert_eq!([&**type_, &**reason], ["Failing", "FailedToConfigure"]);
         ensure!(message.contains("no default route is left") && message.contains("rolled back"), "{message}");
     }
     Ok(())
 }
 
-/// It is for an admin to say what else the network should be.
+/// Deleting a policy does not change the network.
 async fn stays_when_the_policy_is_deleted(cluster: &Cluster) -> Result<()> {
     cluster.api.kubectl(["delete", "nncp", "storage-bridge"]).await?.success()?;
-    wait::until(LIMIT, "its enactments to go", async || {
+    wait::until(LIMIT, "its enactments to be deleted", async || {
         let left = cluster.enactments_of("storage-bridge").await?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(())

@@ -11,16 +11,16 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
-/// What was seen since the recording began; it ends when dropped.
-pub(crate) struct Recording<K> {
+/// All versions since the start of the recording, which ends when dropped.
+pub(crate) struct WatchRecording<K> {
     seen: Arc<Mutex<Vec<K>>>,
     task: AbortHandle,
 }
 
-impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> Recording<K> {
+impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> WatchRecording<K> {
     pub(crate) async fn start(api: &Api<K>) -> Result<Self> {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let heard = seen.clone();
+        let recorded = seen.clone();
         let version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
         let stream = api.watch(&WatchParams::default().timeout(290), &version).await?.boxed();
         let task = tokio::spawn(async move {
@@ -29,7 +29,7 @@ impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> 
                 WatchEvent::Added(now) | WatchEvent::Modified(now) | WatchEvent::Deleted(now),
             )) = stream.next().await
             {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).push(now);
+                recorded.lock().unwrap_or_else(PoisonError::into_inner).push(now);
             }
         });
         Ok(Self { seen, task: task.abort_handle() })
@@ -40,7 +40,7 @@ impl<K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static> 
     }
 }
 
-impl<K> Drop for Recording<K> {
+impl<K> Drop for WatchRecording<K> {
     fn drop(&mut self) {
         self.task.abort();
     }

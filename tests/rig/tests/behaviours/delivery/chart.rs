@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use rig::{Lab, helm::chart};
 use serde_json::{Value, json};
 
-use super::{deploy, objects};
+use super::{asset, objects};
 
 const TEMPLATE: [&str; 5] = ["template", "knmstate", "--namespace=nmstate", "--include-crds", "--no-hooks"];
 
-/// With a prefix or without, a name may be said twice.
+/// Removes names that are listed twice: without a prefix, a name and its prefixed form are the same.
 fn without_repeated_names(object: &mut Value) {
     for rule in object["rules"].as_array_mut().into_iter().flatten() {
         if let Some(names) = rule["resourceNames"].as_array_mut() {
@@ -27,12 +27,12 @@ fn without_repeated_names(object: &mut Value) {
 }
 
 #[tokio::test]
-async fn with_nothing_chosen_it_is_the_plain_manifests() -> Result<()> {
+async fn with_default_values_it_renders_the_plain_manifests() -> Result<()> {
     let lab = Lab::new().await?;
     let rendered = lab.helm(TEMPLATE.into_iter().chain([chart().as_str()])).await?.success()?;
     let mut rendered = objects(&rendered)?;
-    let mut plain = objects(&fs::read_to_string(deploy("manifests/knmstate.yaml"))?)?;
-    // Helm makes the namespace of a release itself.
+    let mut plain = objects(&fs::read_to_string(asset(&lab, "knmstate.yaml")?)?)?;
+    // Helm creates the namespace of a release itself.
     ensure!(plain.remove("Namespace /nmstate").is_some(), "{:?}", plain.keys());
     assert_eq!(rendered.keys().collect::<Vec<_>>(), plain.keys().collect::<Vec<_>>());
     for (name, object) in &mut rendered {
@@ -47,15 +47,15 @@ async fn with_nothing_chosen_it_is_the_plain_manifests() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_chosen_is_rendered() -> Result<()> {
+async fn values_are_rendered() -> Result<()> {
     let lab = Lab::new().await?;
-    let chosen = [
+    let values = [
         "--set=prefix=x,handlerNamespace=handlers,image.repository=registry.local:5000/knmstate,image.tag=1.2",
         "--set=nmstate.create=true,nmstate.spec.logLevel=debug,autoCreate.mode=never,retries.max=7",
         "--set=imagePullSecrets[0].name=key,nodeSelector.disk=ssd,removal.timeoutSeconds=1000000",
         "--set=autoCreate.platforms={BareMetal,None}",
     ];
-    let arguments = ["template", "knmstate", "--namespace=operators"].into_iter().chain(chosen);
+    let arguments = ["template", "knmstate", "--namespace=operators"].into_iter().chain(values);
     let rendered = objects(&lab.helm(arguments.chain([chart().as_str()])).await?.success()?)?;
     for (name, object) in &rendered {
         let ours = name.contains("/x-nmstate-") || name.contains("/x-default-") || name.contains("/x-allow-");
@@ -88,9 +88,9 @@ async fn what_is_chosen_is_rendered() -> Result<()> {
 }
 
 #[tokio::test]
-async fn wrong_values_are_refused_in_words() -> Result<()> {
+async fn wrong_values_are_refused_with_the_reason() -> Result<()> {
     let lab = Lab::new().await?;
-    for (value, place, complaint) in [
+    for (value, place, reason) in [
         ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'", "'IfNotPresent'"),
         ("image.repo=x", "at '/image'", "additional properties 'repo' not allowed"),
         ("replicas=2", "at ''", "additional properties 'replicas' not allowed"),
@@ -103,14 +103,14 @@ async fn wrong_values_are_refused_in_words() -> Result<()> {
         let set = format!("--set={value}");
         let answer = lab.helm(["template", "knmstate", &set, &chart()]).await?;
         ensure!(!answer.status.success(), "{value} was accepted");
-        let words = answer.stderr();
-        ensure!(words.contains(place) && words.contains(complaint), "{value}: {words}");
+        let errors = answer.stderr();
+        ensure!(errors.contains(place) && errors.contains(reason), "{value}: {errors}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn helm_finds_nothing_to_object_to() -> Result<()> {
+async fn helm_lint_passes() -> Result<()> {
     let lab = Lab::new().await?;
     lab.helm(["lint", "--strict", &chart()]).await?.success()?;
     lab.helm(["lint", "--strict", "--set=nmstate.create=true,prefix=x", &chart()]).await?.success()?;

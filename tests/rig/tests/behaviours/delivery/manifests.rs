@@ -1,30 +1,32 @@
-//! Plain manifests, as kubectl takes them.
+//! Plain manifests, applied by kubectl.
 
 use anyhow::{Result, ensure};
 use rig::Lab;
 
-use super::deploy;
+use super::asset;
 
 #[tokio::test]
-async fn they_are_accepted_and_the_second_time_change_nothing() -> Result<()> {
+async fn they_are_accepted_and_change_nothing_when_applied_again() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
-    let manifests = deploy("manifests/knmstate.yaml");
+    let manifests = asset(&lab, "knmstate.yaml")?;
     let apply = ["apply", "--validate=strict", "-f", &manifests];
     let first = api.kubectl(apply).await?.success()?;
     ensure!(first.lines().all(|line| line.ends_with(" created")), "{first}");
     let second = api.kubectl(apply).await?;
-    let said = second.success()?;
-    ensure!(said.lines().all(|line| line.ends_with(" unchanged")), "{said}");
-    ensure!(said.lines().count() == first.lines().count(), "{said}");
+    let second = second.success()?;
+    ensure!(second.lines().all(|line| line.ends_with(" unchanged")), "{second}");
+    ensure!(second.lines().count() == first.lines().count(), "{second}");
 
-    // The files of kubernetes-nmstate's names hold the same.
+    // The files with the names of kubernetes-nmstate's have the same objects.
     for file in ["nmstate.io_nmstates", "namespace", "service_account", "role", "role_binding", "operator"] {
-        let path = deploy(&format!("manifests/{file}.yaml"));
-        let said = api.kubectl(["apply", "--validate=strict", "-f", &path]).await?.success()?;
-        ensure!(said.lines().all(|line| line.ends_with(" unchanged")), "{said}");
+        let path = asset(&lab, &format!("{file}.yaml"))?;
+        let output = api.kubectl(["apply", "--validate=strict", "-f", &path]).await?.success()?;
+        ensure!(output.lines().all(|line| line.ends_with(" unchanged")), "{output}");
     }
-    let nmstate = deploy("manifests/nmstate.yaml");
-    api.kubectl(["apply", "--validate=strict", "-f", &nmstate]).await?.success()?;
+    for example in ["nmstate", "nodenetworkconfigurationpolicy"] {
+        let example = asset(&lab, &format!("nmstate.io_v1_{example}_cr.yaml"))?;
+        api.kubectl(["apply", "--validate=strict", "-f", &example]).await?.success()?;
+    }
     Ok(())
 }

@@ -1,16 +1,22 @@
-//! What users install knmstate by, in the hands of the tools that they use: Helm and kubectl.
+//! The chart and the manifests that users install, tested with Helm and kubectl.
 
 mod chart;
 mod manifests;
 mod release;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context as _, Result};
+use rig::Lab;
 use serde_json::Value;
 
-fn deploy(path: &str) -> String {
-    format!("{}/../../deploy/{path}", env!("CARGO_MANIFEST_DIR"))
+/// A file of the release, as `make release` writes it, in the lab's own directory.
+fn asset(lab: &Lab, name: &str) -> Result<String> {
+    let release = knmstate_delivery::release()?;
+    let file = release.into_iter().find(|file| file.path == Path::new(name)).context("no such asset")?;
+    let path = lab.directory().join(name);
+    fs::write(&path, file.text)?;
+    Ok(path.display().to_string())
 }
 
 /// The documents of a stream, by kind, namespace and name.

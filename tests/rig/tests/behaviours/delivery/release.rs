@@ -1,9 +1,9 @@
-//! A release of the chart on a real API server, without nodes: installed, upgraded, put to work, removed.
+//! A release of the chart on a real API server, without nodes: installed, upgraded, used, removed.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use knmstate_operator::catalogue::{DEFINITION, KINDS};
+use knmstate_operator::{DEFINITION, KINDS};
 use rig::{
     ApiServer, BoundTo, Lab, Output, binaries, helm::chart, process::Invocation, role::RoleSetup, wait,
 };
@@ -13,9 +13,9 @@ const LIMIT: Duration = Duration::from_mins(1);
 const INSTALL: [&str; 5] =
     ["install", "knmstate", "--namespace=nmstate", "--create-namespace", "--wait=hookOnly"];
 
-/// Everything that is there and was not before, of the kinds that chart and operator make, as `kind namespace/name`.
-async fn there(api: &ApiServer, selector: &str) -> Result<BTreeSet<String>> {
-    let kinds = KINDS.iter().filter(|kind| kind.everywhere && **kind != DEFINITION);
+/// The objects with these labels, of the kinds that chart and operator create, as `kind namespace/name`.
+async fn labelled_objects(api: &ApiServer, selector: &str) -> Result<BTreeSet<String>> {
+    let kinds = KINDS.iter().filter(|kind| kind.built_in && **kind != DEFINITION);
     let kinds: Vec<String> = kinds.map(|kind| format!("{}.{}", kind.plural, kind.group())).collect();
     let selector = format!("--selector={selector}");
     let list = api.kubectl(["get", &kinds.join(","), "--all-namespaces", &selector, "--output=json"]).await?;
@@ -33,13 +33,13 @@ const OF_CHART: &str = "app=kubernetes-nmstate-operator";
 const OF_OPERATOR: &str = "app.kubernetes.io/managed-by=nmstate-operator";
 
 #[tokio::test]
-async fn it_is_installed_upgraded_and_gone() -> Result<()> {
+async fn it_is_installed_upgraded_and_uninstalled() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
     let chart = chart();
     let create = "--set=nmstate.create=true";
     api.helm(INSTALL.into_iter().chain([create, &chart])).await?.success()?;
-    let installed = there(&api, OF_CHART).await?;
+    let installed = labelled_objects(&api, OF_CHART).await?;
     ensure!(installed.contains("Deployment nmstate/nmstate-operator"), "{installed:#?}");
     ensure!(installed.len() >= 13, "{installed:#?}");
     api.kubectl(["get", "nmstate", "nmstate"]).await?.success()?;
@@ -61,7 +61,7 @@ async fn it_is_installed_upgraded_and_gone() -> Result<()> {
     assert_eq!(
         operator().await?["metadata"]["generation"],
         before["metadata"]["generation"],
-        "nothing has changed"
+        "the Deployment was changed"
     );
     let changed = "--set=retries.max=7,nmstate.spec.logLevel=debug";
     api.helm(upgrade.into_iter().chain([changed])).await?.success()?;
@@ -69,7 +69,7 @@ async fn it_is_installed_upgraded_and_gone() -> Result<()> {
     ensure!(after.contains(r#"{"name":"NNCP_MAX_RETRIES","value":"7"}"#), "{after}");
     let level = ["get", "nmstate", "nmstate", "--output=jsonpath={.spec.logLevel}"];
     assert_eq!(api.kubectl(level).await?.success()?, "debug");
-    // A second one of the same names is refused instead of taking over.
+    // A second release with the same names is refused.
     let second = ["install", "other", "--namespace=nmstate", "--wait=hookOnly", &chart];
     let second = api.helm(second).await?;
     ensure!(
@@ -78,9 +78,9 @@ async fn it_is_installed_upgraded_and_gone() -> Result<()> {
         second.stderr()
     );
 
-    // The removal is a pod, which nobody runs here.
+    // The removal is a pod, and no kubelet runs here.
     api.helm(["uninstall", "knmstate", "--namespace=nmstate", "--no-hooks"]).await?.success()?;
-    assert_eq!(there(&api, OF_CHART).await?, BTreeSet::new());
+    assert_eq!(labelled_objects(&api, OF_CHART).await?, BTreeSet::new());
     let kinds = api.kubectl(["get", "customresourcedefinitions", "--output=name"]).await?.success()?;
     assert_eq!(kinds.lines().filter(|name| name.ends_with(".nmstate.io")).count(), 4, "{kinds}");
     let nmstates = api.kubectl(["get", "nmstates", "--output=name"]).await?.success()?;
@@ -88,7 +88,7 @@ async fn it_is_installed_upgraded_and_gone() -> Result<()> {
     Ok(())
 }
 
-/// Processes of the product with the accounts that the chart gives them.
+/// Processes of the product, with the service accounts of the chart.
 struct Processes<'a> {
     lab: &'a Lab,
     api: &'a ApiServer,
@@ -123,7 +123,7 @@ impl Processes<'_> {
         for (_, object) in rights {
             self.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
         }
-        let kubeconfig = self.lab.folder().join(format!("{account}.kubeconfig"));
+        let kubeconfig = self.lab.directory().join(format!("{account}.kubeconfig"));
         fs::write(&kubeconfig, self.kubeconfig(account).await?)?;
         let invocation = Invocation::new([binaries::knmstate().await?.display().to_string()])
             .args(arguments.iter().copied())
@@ -132,7 +132,7 @@ impl Processes<'_> {
     }
 }
 
-/// What a cluster may have of kubernetes-nmstate: an older definition of the same name.
+/// An older definition of the same name, as kubernetes-nmstate leaves it.
 const OLD_DEFINITION: &str = r#"{
   "apiVersion": "apiextensions.k8s.io/v1",
   "kind": "CustomResourceDefinition",
@@ -149,37 +149,38 @@ const OLD_DEFINITION: &str = r#"{
 }"#;
 
 #[tokio::test]
-async fn its_accounts_can_do_what_they_are_for_and_no_more() -> Result<()> {
+async fn its_accounts_have_the_rights_that_they_need_and_no_more() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().with_controllers().start().await?;
-    // As a user of kubernetes-nmstate has it: Helm does not take it over unasked, and the operator renews it.
+    // Helm does not take over the definition of kubernetes-nmstate, and the operator replaces it.
     api.kubectl_with(OLD_DEFINITION, ["create", "-f", "-"]).await?.success()?;
-    let unasked = api.helm(INSTALL.into_iter().chain([chart().as_str()])).await?;
-    ensure!(unasked.stderr().contains("conflict"), "{}{}", unasked.stdout(), unasked.stderr());
-    assert_eq!(there(&api, OF_CHART).await?, BTreeSet::new());
+    let conflicting = api.helm(INSTALL.into_iter().chain([chart().as_str()])).await?;
+    ensure!(conflicting.stderr().contains("conflict"), "{}{}", conflicting.stdout(), conflicting.stderr());
+    assert_eq!(labelled_objects(&api, OF_CHART).await?, BTreeSet::new());
     api.helm(INSTALL.into_iter().chain(["--skip-crds", chart().as_str()])).await?.success()?;
     let processes = Processes { lab: &lab, api: &api };
     let setup = processes.operator().await?;
     let operator = setup.start("operator")?;
-    let or_logs = async |what: &str, made: bool| {
+    let until_handler = async |what: &str, exists: bool| {
         let reached = wait::until(LIMIT, what, async || {
-            let found = there(&api, OF_OPERATOR).await?;
-            ensure!(found.contains("DaemonSet nmstate/nmstate-handler") == made, "{found:#?}");
+            let found = labelled_objects(&api, OF_OPERATOR).await?;
+            ensure!(found.contains("DaemonSet nmstate/nmstate-handler") == exists, "{found:#?}");
             Ok(found)
         })
         .await;
         reached.with_context(|| setup.logs(20))
     };
-    wait::until(LIMIT, "the definition to be renewed", async || {
-        api.kubectl(["apply", "-f", &super::deploy("manifests/nmstate.yaml")]).await?.success()
+    let nmstate = super::asset(&lab, "nmstate.io_v1_nmstate_cr.yaml")?;
+    wait::until(LIMIT, "the definition to be replaced", async || {
+        api.kubectl(["apply", "-f", &nmstate]).await?.success()
     })
     .await
     .with_context(|| setup.logs(20))?;
-    let made = or_logs("the operator to make everything", true).await?;
-    ensure!(made.len() > 20, "{made:#?}");
+    let created = until_handler("the operator to create everything", true).await?;
+    ensure!(created.len() > 20, "{created:#?}");
     ensure!(!setup.logs(200).contains("forbidden"), "{}", setup.logs(200));
 
-    // It can neither become an admin nor make one.
+    // It can neither become an admin nor create one.
     let account = "--as=system:serviceaccount:nmstate:nmstate-operator";
     let admin = ["create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=me", account];
     let refused = api.kubectl(admin).await?;
@@ -197,17 +198,20 @@ async fn its_accounts_can_do_what_they_are_for_and_no_more() -> Result<()> {
 
     let checked = processes.hook("check", "nmstate-checker", &["check", "--timeout=0"]).await?;
     assert_eq!(checked.status.code(), Some(1));
-    let said = checked.stdout();
-    ensure!(said.contains("failed  NMState nmstate is not Available"), "{said}{}", checked.stderr());
-    ensure!(said.contains("failed  no node has a handler"), "{said}");
-    ensure!(!said.contains("cannot"), "{said}");
+    let output = checked.stdout();
+    ensure!(output.contains("failed  NMState nmstate is not Available"), "{output}{}", checked.stderr());
+    ensure!(output.contains("failed  no node has a handler"), "{output}");
+    ensure!(!output.contains("cannot"), "{output}");
 
-    // The removal ends the operator's workload; its process is ours, and is told by nobody.
+    // The removal deletes the operator's Deployment, but here the operator is a process of the test.
     operator.stop().await?;
     let removed = processes.hook("removal", "nmstate-remover", &["remove", "--timeout=50"]).await?;
     removed.success()?;
-    assert_eq!(there(&api, OF_OPERATOR).await?.into_iter().collect::<Vec<_>>(), ["Namespace /nmstate"]);
-    let operators = there(&api, OF_CHART).await?;
+    assert_eq!(
+        labelled_objects(&api, OF_OPERATOR).await?.into_iter().collect::<Vec<_>>(),
+        ["Namespace /nmstate"]
+    );
+    let operators = labelled_objects(&api, OF_CHART).await?;
     ensure!(!operators.contains("Deployment nmstate/nmstate-operator"), "{operators:#?}");
     api.helm(["uninstall", "knmstate", "--namespace=nmstate", "--no-hooks"]).await?.success()?;
     Ok(())

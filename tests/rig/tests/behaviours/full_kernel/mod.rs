@@ -1,5 +1,5 @@
-//! The product on a kernel that has bonds and VLANs: a real API server, a controller, and the handler of a node that is
-//! User Mode Linux.
+//! The product on a kernel that has bonds and VLANs: a real API server, a controller, and the handler of a User Mode
+//! Linux node.
 
 mod example;
 mod failover;
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 const NODE: &str = "node1";
 
 /// A cluster with one such node, and a controller. The handler is not started.
-struct Trial {
+struct FullKernelFixture {
     node: UmlNode,
     api: ApiServer,
     policies: Api<Policy>,
@@ -37,12 +37,12 @@ struct Trial {
     lab: Lab,
 }
 
-impl Trial {
+impl FullKernelFixture {
     async fn new() -> Result<Self> {
         let program = binaries::knmstate().await?;
         let lab = Lab::new().await?;
         let (api, node) = tokio::try_join!(lab.api_server().start(), lab.uml_node(NODE).start())?;
-        api.admit_product(&Settings::default()).await?;
+        api.install_product_objects(&Settings::default()).await?;
         api.add_ready_node(NODE).await?;
         let controllers = RoleSetup::controller(&lab, &api, program).await?;
         let controller = controllers.start("a")?;
@@ -51,22 +51,22 @@ impl Trial {
         Ok(Self { node, api, policies, enactments, states, controllers, _controller: controller, lab })
     }
 
-    /// Starts the handler of the node, by the usual way to the API server.
+    /// Starts the handler of the node, with the usual address of the API server.
     async fn handler(&self) -> Result<()> {
         let token = self.api.handler_token(NODE).await?;
         self.handler_with(&self.api.kubeconfig_with_token(&token)).await
     }
 
-    /// Starts the handler of the node, by this way.
+    /// Starts the handler of the node with this kubeconfig.
     async fn handler_with(&self, kubeconfig: &str) -> Result<()> {
-        // Reading is dear here, on a kernel that is a process, by a program that is not optimised.
-        HandlerSetup::by(&self.lab, kubeconfig, NODE, binaries::knmstate().await?)?
+        // Reading the state is slow here: the kernel is a process, and the program is not optimised.
+        HandlerSetup::with_kubeconfig(&self.lab, kubeconfig, NODE, binaries::knmstate().await?)?
             .arg("--report-cpu=100")
             .env("NNCP_MAX_RETRIES", "1")
             .start_inside(&self.node)
             .await?;
-        wait::until(LIMIT, "the node to be reported", async || {
-            self.states.get(NODE).await?.status.last_successful_update_time.context("nothing yet").map(drop)
+        wait::until(LIMIT, "the first report of the node", async || {
+            self.states.get(NODE).await?.status.last_successful_update_time.context("no report yet").map(drop)
         })
         .await
     }
@@ -76,16 +76,16 @@ impl Trial {
         Ok(())
     }
 
-    /// Waits until the condition of a policy that is true is of this type, and says this or a sentence with it.
-    async fn until_says(&self, policy: &str, type_: &str, message: &str) -> Result<()> {
+    /// Waits until the true condition of a policy has this type and a message that contains this text.
+    async fn until_condition(&self, policy: &str, type_: &str, message: &str) -> Result<()> {
         let reached = wait::until(LIMIT, &format!("{policy} to be {type_}"), async || {
             let status = self.policies.get(policy).await?.status;
-            let said = status.conditions.first_true().context("it says nothing yet")?;
+            let condition = status.conditions.first_true().context("it has no condition yet")?;
             ensure!(
-                said.type_ == type_ && said.message.contains(message),
+                condition.type_ == type_ && condition.message.contains(message),
                 "{}: {}",
-                said.type_,
-                said.message
+                condition.type_,
+                condition.message
             );
             Ok(())
         })
@@ -100,10 +100,10 @@ impl Trial {
         reached
     }
 
-    /// What the node says of a policy.
+    /// The message of the node's enactment of a policy.
     async fn message(&self, policy: &str) -> Result<String> {
         let status = self.enactments.get(&format!("{NODE}.{policy}")).await?.status;
-        Ok(status.conditions.first_true().context("it says nothing")?.message.clone())
+        Ok(status.conditions.first_true().context("it has no condition")?.message.clone())
     }
 
     /// An interface as the node's report has it, or nothing.
@@ -113,7 +113,7 @@ impl Trial {
         Ok(interfaces.into_iter().find(|one| one["name"] == interface).unwrap_or_default())
     }
 
-    /// What the kernel says about a link, its addresses included.
+    /// A link in the kernel, with its addresses.
     async fn link(&self, interface: &str) -> Result<Value> {
         let links = self.node.exec(["ip", "-j", "-d", "address", "show"]).await?.json()?;
         let links = links.as_array().cloned().unwrap_or_default();
@@ -121,7 +121,7 @@ impl Trial {
     }
 }
 
-/// The addresses of a link in the kernel's words, without those that every link has.
+/// The addresses of a link, without those that every link has.
 fn addresses(link: &Value) -> Vec<&str> {
     let all = link["addr_info"].as_array().into_iter().flatten();
     all.filter(|one| one["scope"] == "global").filter_map(|one| one["local"].as_str()).collect()

@@ -1,4 +1,4 @@
-//! Somebody on the wire who asks a node again and again whether it is there.
+//! Pings a node continuously from the lab's network.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) struct Pings {
     log: PathBuf,
 }
 
-/// What came back.
+/// The echo replies so far.
 #[derive(Debug, PartialEq)]
 pub(super) struct Echoes {
     pub(super) count: usize,
@@ -27,14 +27,14 @@ pub(super) struct Echoes {
 
 impl Pings {
     pub(super) fn start(lab: &Lab, address: &str) -> Result<Self> {
-        let log = lab.folder().join("pings.log");
+        let log = lab.directory().join("pings.log");
         // -D: the time of each echo.
         let ping = Invocation::new(["ping", "-n", "-D", "-i", "0.2", address]);
         let process = lab.network().enter(ping).start("ping", &log)?;
         Ok(Self { _process: process, log })
     }
 
-    /// Waits for so many echoes from now on, and tells of all so far.
+    /// Waits for so many more echoes. Returns all so far.
     pub(super) async fn more(&self, count: usize) -> Result<Echoes> {
         let enough = self.so_far()?.count + count;
         wait::until(LIMIT, &format!("{count} more echoes"), async || {

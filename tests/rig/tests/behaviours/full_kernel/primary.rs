@@ -1,20 +1,20 @@
-//! A bond over the card by which the node reaches its API server.
+//! A bond over the NIC through which the node reaches its API server.
 
 use anyhow::{Context as _, Result, ensure};
-use rig::{forward::Forward, wait};
+use rig::{port_forward::PortForward, wait};
 use serde_json::{Value, json};
 
-use super::{LIMIT, NODE, Trial, addresses, pings::Pings};
+use super::{FullKernelFixture, LIMIT, NODE, addresses, pings::Pings};
 use crate::cluster::policy;
 
 const ADDRESS: &str = "10.98.0.11";
-/// The lab: gateway, API server and whoever else is on that segment.
-const OUTSIDE: &str = "10.98.0.1";
+/// The lab on that segment: the gateway and the API server.
+const GATEWAY: &str = "10.98.0.1";
 
-impl Trial {
-    /// A node whose only way to the API server, and out, is eth1.
-    async fn by_eth1() -> Result<(Self, Forward)> {
-        let trial = Self::new().await?;
+impl FullKernelFixture {
+    /// A node whose only route to the API server and to other networks is through eth1.
+    async fn through_eth1() -> Result<(Self, PortForward)> {
+        let fixture = Self::new().await?;
         let profile = [
             "nmcli",
             "connection",
@@ -30,27 +30,27 @@ impl Trial {
             "ipv4.addresses",
             "10.98.0.11/24",
             "ipv4.gateway",
-            OUTSIDE,
+            GATEWAY,
             "ipv6.method",
             "disabled",
         ];
-        trial.node.exec(profile).await?.success()?;
-        // The way in for the test stays, the way out by it goes: nothing may fall back to it.
-        trial.node.exec(["ip", "route", "delete", "default", "dev", "mgmt0"]).await?.success()?;
-        trial.is_the_way_out("eth1").await?;
-        let token = trial.api.handler_token(NODE).await?;
-        let (door, kubeconfig) = trial.api.on_the_back_segment(&token).await?;
-        trial.handler_with(&kubeconfig).await?;
-        Ok((trial, door))
+        fixture.node.exec(profile).await?.success()?;
+        // mgmt0 stays for the test, without its default route, so that nothing falls back to it.
+        fixture.node.exec(["ip", "route", "delete", "default", "dev", "mgmt0"]).await?.success()?;
+        fixture.wait_for_default_route("eth1").await?;
+        let token = fixture.api.handler_token(NODE).await?;
+        let (forward, kubeconfig) = fixture.api.forward_from_back_segment(&token).await?;
+        fixture.handler_with(&kubeconfig).await?;
+        Ok((fixture, forward))
     }
 
-    /// Waits until all that is not on the way in for the test leaves by this interface.
-    async fn is_the_way_out(&self, interface: &str) -> Result<()> {
-        wait::until(LIMIT, &format!("the way out by {interface}"), async || {
+    /// Waits until this interface has the only default route and the route to the API server.
+    async fn wait_for_default_route(&self, interface: &str) -> Result<()> {
+        wait::until(LIMIT, &format!("the default route on {interface}"), async || {
             let default = self.node.exec(["ip", "-j", "route", "show", "default"]).await?.json()?;
             ensure!(default.as_array().is_some_and(|routes| routes.len() == 1), "{default}");
-            ensure!(default[0]["dev"] == interface && default[0]["gateway"] == OUTSIDE, "{default}");
-            let to_the_api = self.node.exec(["ip", "-j", "route", "get", OUTSIDE]).await?.json()?;
+            ensure!(default[0]["dev"] == interface && default[0]["gateway"] == GATEWAY, "{default}");
+            let to_the_api = self.node.exec(["ip", "-j", "route", "get", GATEWAY]).await?.json()?;
             ensure!(to_the_api[0]["dev"] == interface, "{to_the_api}");
             Ok(())
         })
@@ -58,7 +58,7 @@ impl Trial {
     }
 }
 
-/// The bond, with what else is wanted of it.
+/// The bond, with further settings.
 fn bond(rest: &Value) -> Value {
     let mut bond = json!({
         "name": "bond0", "type": "bond", "state": "up", "copy-mac-from": "eth1",
@@ -76,43 +76,43 @@ fn fixed_address() -> Value {
 
 fn default_route(interface: &str) -> Value {
     let route = json!({
-        "destination": "0.0.0.0/0", "next-hop-address": OUTSIDE, "next-hop-interface": interface,
+        "destination": "0.0.0.0/0", "next-hop-address": GATEWAY, "next-hop-interface": interface,
     });
     json!({"config": [route]})
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_takes_over_the_address_and_the_way_out_under_traffic() -> Result<()> {
-    let (trial, _door) = Trial::by_eth1().await?;
-    let pings = Pings::start(&trial.lab, ADDRESS)?;
+async fn a_bond_takes_over_the_address_and_the_default_route_under_traffic() -> Result<()> {
+    let (fixture, _forward) = FullKernelFixture::through_eth1().await?;
+    let pings = Pings::start(&fixture.lab, ADDRESS)?;
     let bond = bond(&json!({"ipv4": fixed_address(), "ipv6": {"enabled": false}}));
     let desired = json!({"interfaces": [bond], "routes": default_route("bond0")});
-    trial.apply(&policy("primary", &json!({"desiredState": desired}))).await?;
-    trial.until_says("primary", "Available", "1/1 nodes successfully configured").await?;
+    fixture.apply(&policy("primary", &json!({"desiredState": desired}))).await?;
+    fixture.until_condition("primary", "Available", "1/1 nodes successfully configured").await?;
 
-    trial.is_the_way_out("bond0").await?;
-    assert_eq!(addresses(&trial.link("bond0").await?), [ADDRESS]);
+    fixture.wait_for_default_route("bond0").await?;
+    assert_eq!(addresses(&fixture.link("bond0").await?), [ADDRESS]);
     for port in ["eth1", "eth2"] {
-        let link = trial.link(port).await?;
+        let link = fixture.link(port).await?;
         assert_eq!((&link["master"], addresses(&link)), (&json!("bond0"), vec![]), "{link}");
     }
-    // What was said of the bond came through it; so does the report.
+    // The status of the enactment came through the bond; so does the report.
     wait::until(LIMIT, "the bond to be reported", async || {
-        let reported = trial.reported("bond0").await?;
+        let reported = fixture.reported("bond0").await?;
         ensure!(reported["ipv4"]["address"][0]["ip"] == ADDRESS, "{reported}");
         Ok(())
     })
     .await?;
     println!("{:?}", pings.more(10).await?);
-    let timings = trial.enactments.get("node1.primary").await?.status.timings.context("no timings")?;
+    let timings = fixture.enactments.get("node1.primary").await?.status.timings.context("no timings")?;
     println!("{timings:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_one_gives_the_card_back_and_says_why() -> Result<()> {
-    let (trial, _door) = Trial::by_eth1().await?;
-    // Whoever is outside knows nothing of VLAN 102.
+async fn a_wrong_bond_is_rolled_back_and_reports_why() -> Result<()> {
+    let (fixture, _forward) = FullKernelFixture::through_eth1().await?;
+    // The gateway is not in VLAN 102.
     let vlan = json!({
         "name": "bond0.102", "type": "vlan", "state": "up", "vlan": {"base-iface": "bond0", "id": 102},
         "ipv4": fixed_address(), "ipv6": {"enabled": false},
@@ -123,22 +123,22 @@ async fn a_wrong_one_gives_the_card_back_and_says_why() -> Result<()> {
         "routes": default_route("bond0.102"),
     });
     let probes = json!([{"name": "api", "builtIn": "ApiServer", "timeout": "20s"}]);
-    trial.apply(&policy("primary", &json!({"desiredState": desired, "probes": probes}))).await?;
-    trial.until_says("primary", "Degraded", "1/1 nodes failed to configure").await?;
+    fixture.apply(&policy("primary", &json!({"desiredState": desired, "probes": probes}))).await?;
+    fixture.until_condition("primary", "Degraded", "1/1 nodes failed to configure").await?;
 
-    let said = trial.message("primary").await?;
-    println!("{said}");
-    ensure!(said.starts_with("probe \"api\" (https://10.98.0.1:6443) failed"), "{said}");
-    ensure!(said.ends_with("rolled back: the network is as it was before"), "{said}");
-    trial.is_the_way_out("eth1").await?;
-    let card = trial.link("eth1").await?;
-    assert_eq!((&card["master"], addresses(&card)), (&Value::Null, vec![ADDRESS]), "{card}");
+    let message = fixture.message("primary").await?;
+    println!("{message}");
+    ensure!(message.starts_with("probe \"api\" (https://10.98.0.1:6443) failed"), "{message}");
+    ensure!(message.ends_with("rolled back: the network is as it was before"), "{message}");
+    fixture.wait_for_default_route("eth1").await?;
+    let nic = fixture.link("eth1").await?;
+    assert_eq!((&nic["master"], addresses(&nic)), (&Value::Null, vec![ADDRESS]), "{nic}");
     for gone in ["bond0", "bond0.102"] {
-        assert_eq!(trial.link(gone).await?, Value::Null);
+        assert_eq!(fixture.link(gone).await?, Value::Null);
     }
-    wait::until(LIMIT, "the card to be reported", async || {
-        let (card, bond) = (trial.reported("eth1").await?, trial.reported("bond0").await?);
-        ensure!(card["ipv4"]["address"][0]["ip"] == ADDRESS && bond.is_null(), "{card} {bond}");
+    wait::until(LIMIT, "the NIC to be reported", async || {
+        let (nic, bond) = (fixture.reported("eth1").await?, fixture.reported("bond0").await?);
+        ensure!(nic["ipv4"]["address"][0]["ip"] == ADDRESS && bond.is_null(), "{nic} {bond}");
         Ok(())
     })
     .await

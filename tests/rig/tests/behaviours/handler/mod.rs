@@ -1,8 +1,8 @@
-//! `knmstate handler` on a real NetworkManager and a real API server, with no more than its own rights. Orders are
-//! given by the test, in place of the controller.
+//! `knmstate handler` on a real NetworkManager and a real API server, with no more than its own rights. The test
+//! writes the orders, in place of the controller.
 
 mod ephemeral;
-mod neighbours;
+mod lldp;
 mod orders;
 mod outages;
 mod recording;
@@ -30,12 +30,12 @@ use crate::standalone::{shown, with_address};
 
 const NODE: &str = "node1";
 const LIMIT: Duration = Duration::from_mins(3);
-const SOON: Duration = Duration::from_secs(20);
-/// As long as this after the last write, nothing follows from it any more.
-const QUIET: Duration = Duration::from_secs(3);
+const SHORT_LIMIT: Duration = Duration::from_secs(20);
+/// How long after the last write no other write can follow from it.
+const QUIET_TIME: Duration = Duration::from_secs(3);
 
 /// A cluster with one node, and how to start its handler.
-struct Trial {
+struct HandlerFixture {
     api: ApiServer,
     node: NmNode,
     setup: HandlerSetup,
@@ -44,7 +44,7 @@ struct Trial {
     lab: Lab,
 }
 
-impl Trial {
+impl HandlerFixture {
     async fn new() -> Result<Self> {
         let program = binaries::knmstate().await?;
         let lab = Lab::new().await?;
@@ -52,8 +52,8 @@ impl Trial {
         lab.dns().on().await?;
         let node = lab.nm_node(NODE);
         let (api, node) = tokio::try_join!(lab.api_server().start(), node.start())?;
-        node.come_to_rest().await?;
-        api.admit_product(&Settings::default()).await?;
+        node.settle().await?;
+        api.install_product_objects(&Settings::default()).await?;
         api.add_ready_node(NODE).await?;
         let setup = HandlerSetup::new(&lab, &api, NODE, program).await?;
         let (enactments, states) = (Api::all(api.client()), Api::all(api.client()));
@@ -66,7 +66,7 @@ impl Trial {
         Ok(handler)
     }
 
-    /// Gives an order as the controller does; `rest` is what it has besides what every order has.
+    /// Writes an order as the controller does; `rest` has the fields that not every order has.
     async fn order(&self, policy: &str, permit: &str, desired: &Value, rest: &Value) -> Result<()> {
         let mut spec = rest.clone();
         spec["nodeName"] = json!(NODE);
@@ -85,12 +85,12 @@ impl Trial {
         Ok(())
     }
 
-    /// A bridge with an address, ordered and there.
-    async fn bridge(&self) -> Result<()> {
+    /// Orders a bridge with an address, and waits until it is applied and reported.
+    async fn apply_bridge(&self) -> Result<()> {
         self.order("bridge", "Apply", &with_address(), &json!({})).await?;
         let status = self.settled("bridge").await?;
         ensure!(shown(&status) == "Available SuccessfullyConfigured", "{status}");
-        self.shows("10.98.0.77", SOON).await
+        self.until_reported("10.98.0.77", SHORT_LIMIT).await
     }
 
     async fn status(&self, policy: &str) -> Result<Value> {
@@ -98,15 +98,16 @@ impl Trial {
         Ok(serde_json::to_value(enactment.status)?)
     }
 
-    /// What is kept of an order on the node's disk.
+    /// An order as the handler keeps it on the node's disk.
     fn on_disk(&self, policy: &str) -> Result<Value> {
-        let text = std::fs::read_to_string(self.setup.state_folder().join(format!("orders/{policy}.json")))?;
+        let text =
+            std::fs::read_to_string(self.setup.state_directory().join(format!("orders/{policy}.json")))?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Waits until an order is carried out or has failed for good, and that is known in the cluster.
+    /// Waits until the status of an order shows that it is applied or has failed for good.
     async fn settled(&self, policy: &str) -> Result<Value> {
-        wait::until(LIMIT, "the order to be settled", async || {
+        wait::until(LIMIT, "the order to be finished", async || {
             let status = self.status(policy).await?;
             let shown = shown(&status);
             ensure!(shown.starts_with("Available") || shown == "Failing FailedToConfigure", "{status}");
@@ -116,7 +117,7 @@ impl Trial {
     }
 
     /// Waits until the node state in the cluster mentions a text, such as an address.
-    async fn shows(&self, text: &str, limit: Duration) -> Result<()> {
+    async fn until_reported(&self, text: &str, limit: Duration) -> Result<()> {
         wait::until(limit, &format!("{text} in the node state"), async || {
             let state = self.states.get(NODE).await?;
             ensure!(serde_json::to_string(&state.status)?.contains(text), "it is not there");
@@ -126,7 +127,7 @@ impl Trial {
     }
 
     /// Waits until the node itself has a text, such as an address, in its network.
-    async fn has(&self, text: &str, limit: Duration) -> Result<()> {
+    async fn until_present(&self, text: &str, limit: Duration) -> Result<()> {
         wait::until(limit, text, async || {
             ensure!(self.node.snapshot().await?.mentions(text), "it is not there");
             Ok(())
@@ -134,44 +135,44 @@ impl Trial {
         .await
     }
 
-    /// Waits until the handler has had nothing to write for a while; how many writes it has made by then.
-    async fn quiet(&self) -> Result<u64> {
+    /// Waits until the handler has not written anything for a while. Returns how many writes it has made by then.
+    async fn until_quiet(&self) -> Result<u64> {
         let mut known = (self.api.writes_of_handlers().await?, Instant::now());
-        wait::until(LIMIT, "the handler to be quiet", async || {
+        wait::until(LIMIT, "the handler to stop writing", async || {
             let writes = self.api.writes_of_handlers().await?;
             if writes != known.0 {
                 known = (writes, Instant::now());
             }
-            ensure!(known.1.elapsed() >= QUIET, "{writes} writes");
+            ensure!(known.1.elapsed() >= QUIET_TIME, "{writes} writes");
             Ok(writes)
         })
         .await
     }
 
-    /// Versions of all that the handler writes, which move with every write that changes anything.
+    /// The resource versions of all that the handler writes.
     async fn versions(&self, policy: &str) -> Result<[Option<String>; 2]> {
         let enactment = self.enactments.get(&names::enactment_name(NODE, policy)).await?;
         Ok([enactment.resource_version(), self.states.get(NODE).await?.resource_version()])
     }
 
-    /// Listens to everything that the kernel of the node is told, once the kernel itself has come to rest.
+    /// Records every change of the node's network from now on, once the network has settled.
     async fn monitor(&self) -> Result<Monitor> {
-        self.node.monitor(&self.lab.folder().join("monitor.log")).await
+        self.node.monitor(&self.lab.directory().join("monitor.log")).await
     }
 
-    /// Proves that the monitor hears anything at all.
-    async fn would_have_heard(&self, monitor: &Monitor) -> Result<()> {
-        let heard = monitor.heard();
+    /// Checks that the monitor records changes at all.
+    async fn check_monitor(&self, monitor: &Monitor) -> Result<()> {
+        let before = monitor.messages();
         self.node.exec(["ip", "addr", "add", "10.97.0.99/24", "dev", "eth2"]).await?.success()?;
-        wait::until(SOON, "the monitor", async || {
-            ensure!(monitor.heard() != heard, "it hears nothing");
+        wait::until(SHORT_LIMIT, "the monitor to record the change", async || {
+            ensure!(monitor.messages() != before, "it records nothing");
             Ok(())
         })
         .await
     }
 }
 
-/// The condition that is true, in words.
+/// The message of the condition Failing, if it is true.
 fn message(status: &Value) -> String {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let failing = conditions.filter(|one| one["type"] == "Failing" && one["status"] == "True");

@@ -1,4 +1,4 @@
-//! An API server that is gone for a while.
+//! Outages of the API server.
 
 use std::time::Duration;
 
@@ -7,52 +7,52 @@ use rig::wait;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::{LIMIT, SOON, Trial};
+use super::{HandlerFixture, LIMIT, SHORT_LIMIT};
 use crate::standalone::{shown, with_address};
 
 const OUTAGE: Duration = Duration::from_secs(20);
-/// How long a handler waits at most before it looks again for a server that was gone.
+/// The longest time until a handler connects again to an API server that is back.
 const RECONNECT: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn while_the_api_server_is_gone_nothing_changes_and_news_are_kept() -> Result<()> {
-    let mut trial = Trial::new().await?;
-    let _handler = trial.handler().await?;
-    trial.bridge().await?;
-    trial.quiet().await?;
-    let monitor = trial.monitor().await?;
-    let before = trial.node.snapshot().await?;
-    let versions = trial.versions("bridge").await?;
+async fn during_an_outage_nothing_changes_and_reports_are_kept() -> Result<()> {
+    let mut fixture = HandlerFixture::new().await?;
+    let _handler = fixture.handler().await?;
+    fixture.apply_bridge().await?;
+    fixture.until_quiet().await?;
+    let monitor = fixture.monitor().await?;
+    let before = fixture.node.snapshot().await?;
+    let versions = fixture.versions("bridge").await?;
 
-    trial.api.crash();
+    fixture.api.crash();
     sleep_until(Instant::now() + OUTAGE).await;
-    assert_eq!(monitor.heard(), "", "the kernel was told something");
-    assert_eq!(trial.node.snapshot().await?, before);
-    trial.would_have_heard(&monitor).await?;
-    trial.api.start_again().await?;
+    assert_eq!(monitor.messages(), "", "the network was changed");
+    assert_eq!(fixture.node.snapshot().await?, before);
+    fixture.check_monitor(&monitor).await?;
+    fixture.api.start_again().await?;
 
     let back = Instant::now();
-    trial.shows("10.97.0.99", RECONNECT).await?;
-    println!("gone for {OUTAGE:?}: news delivered {:?} after it was back", back.elapsed());
-    assert_eq!(trial.versions("bridge").await?[0], versions[0], "there was nothing to say of the order");
+    fixture.until_reported("10.97.0.99", RECONNECT).await?;
+    println!("outage of {OUTAGE:?}: report delivered {:?} after its end", back.elapsed());
+    assert_eq!(fixture.versions("bridge").await?[0], versions[0], "the status of the order was written");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_order_under_way_is_brought_to_its_end_without_the_api_server() -> Result<()> {
-    let mut trial = Trial::new().await?;
-    let _handler = trial.handler().await?;
-    let before = trial.node.snapshot().await?;
-    // Kept open until somebody listens there.
+async fn an_order_in_progress_is_finished_without_the_api_server() -> Result<()> {
+    let mut fixture = HandlerFixture::new().await?;
+    let _handler = fixture.handler().await?;
+    let before = fixture.node.snapshot().await?;
+    // The probe keeps the change open until the test listens on this port.
     let probe = json!({ "probes": [{ "name": "web", "tcp": { "host": "10.99.0.1", "port": 8081 } }] });
-    trial.order("bridge", "Apply", &with_address(), &probe).await?;
-    trial.has("10.98.0.77", SOON).await?;
-    trial.api.crash();
+    fixture.order("bridge", "Apply", &with_address(), &probe).await?;
+    fixture.until_present("10.98.0.77", SHORT_LIMIT).await?;
+    fixture.api.crash();
     let gone = Instant::now();
-    let _web = trial.lab.network().listen("10.99.0.1:8081".parse()?).await?;
-    // The change stays open as long as its probes may wait for the API server, and is taken back as a whole after that.
-    wait::until(OUTAGE + SOON, "the end of the outage", async || {
-        let now = trial.node.snapshot().await?;
+    let _web = fixture.lab.network().listen("10.99.0.1:8081".parse()?).await?;
+    // The change stays open as long as its probes may wait for the API server, and is then rolled back as a whole.
+    wait::until(OUTAGE + SHORT_LIMIT, "the end of the outage", async || {
+        let now = fixture.node.snapshot().await?;
         if !now.mentions("10.98.0.77") && now != before {
             return Err(wait::Fatal(format!("neither as ordered nor as before: {now:?}")).into());
         }
@@ -60,60 +60,60 @@ async fn an_order_under_way_is_brought_to_its_end_without_the_api_server() -> Re
         Ok(())
     })
     .await?;
-    trial.api.start_again().await?;
+    fixture.api.start_again().await?;
 
     let back = Instant::now();
     let status = wait::until(RECONNECT.max(LIMIT), "the result", async || {
-        let status = trial.status("bridge").await?;
+        let status = fixture.status("bridge").await?;
         ensure!(shown(&status).starts_with("Available"), "{status}");
         Ok(status)
     })
     .await?;
-    println!("gone for {OUTAGE:?}: result delivered {:?} after it was back", back.elapsed());
+    println!("outage of {OUTAGE:?}: result delivered {:?} after its end", back.elapsed());
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
-    trial.shows("10.98.0.77", RECONNECT).await?;
-    ensure!(trial.node.snapshot().await?.mentions("10.98.0.77"));
+    fixture.until_reported("10.98.0.77", RECONNECT).await?;
+    ensure!(fixture.node.snapshot().await?.mentions("10.98.0.77"));
     Ok(())
 }
 
 #[tokio::test]
-async fn after_a_reboot_far_from_the_api_server_orders_on_disk_are_carried_out() -> Result<()> {
-    let mut trial = Trial::new().await?;
-    let handler = trial.handler().await?;
-    trial.bridge().await?;
+async fn after_a_reboot_without_the_api_server_orders_on_disk_are_applied() -> Result<()> {
+    let mut fixture = HandlerFixture::new().await?;
+    let handler = fixture.handler().await?;
+    fixture.apply_bridge().await?;
     handler.stop().await?;
-    trial.api.crash();
-    // A machine that forgets: no profile survives, no interface but hardware.
-    trial.node.stop_network_manager().await?;
-    let forget = "rm -f /etc/NetworkManager/system-connections/br1* /etc/NetworkManager/system-connections/eth1*; \
+    fixture.api.crash();
+    // As after a reboot without a disk: no profiles are left, and no interfaces except hardware.
+    fixture.node.stop_network_manager().await?;
+    let reset = "rm -f /etc/NetworkManager/system-connections/br1* /etc/NetworkManager/system-connections/eth1*; \
                   ip link del br1; ip addr flush dev eth1";
-    trial.node.exec(["sh", "-c", forget]).await?.success()?;
-    trial.node.start_network_manager().await?;
-    ensure!(!trial.node.snapshot().await?.mentions("10.98.0.77"), "it was to be forgotten");
+    fixture.node.exec(["sh", "-c", reset]).await?.success()?;
+    fixture.node.start_network_manager().await?;
+    ensure!(!fixture.node.snapshot().await?.mentions("10.98.0.77"), "the bridge is still there");
 
     let began = Instant::now();
-    let _handler = trial.handler().await?;
-    trial.has("10.98.0.77", Duration::from_secs(30)).await?;
-    println!("no API server: orders on disk carried out after {:?}", began.elapsed());
-    let status = wait::until(SOON, "the end of the order", async || {
-        let status = trial.on_disk("bridge")?["status"].clone();
+    let _handler = fixture.handler().await?;
+    fixture.until_present("10.98.0.77", Duration::from_secs(30)).await?;
+    println!("without an API server: orders on disk applied after {:?}", began.elapsed());
+    let status = wait::until(SHORT_LIMIT, "the order to be finished", async || {
+        let status = fixture.on_disk("bridge")?["status"].clone();
         ensure!(shown(&status).starts_with("Available"), "{status}");
         Ok(status)
     })
     .await?;
     assert_eq!(shown(&status), "Available SuccessfullyConfigured", "{status}");
 
-    let monitor = trial.monitor().await?;
-    let now = trial.node.snapshot().await?;
-    trial.api.start_again().await?;
+    let monitor = fixture.monitor().await?;
+    let now = fixture.node.snapshot().await?;
+    fixture.api.start_again().await?;
     wait::until(RECONNECT, "the result to be delivered", async || {
-        let told = trial.status("bridge").await?;
-        ensure!(told == trial.on_disk("bridge")?["status"], "{told}");
+        let status = fixture.status("bridge").await?;
+        ensure!(status == fixture.on_disk("bridge")?["status"], "{status}");
         Ok(())
     })
     .await?;
-    trial.quiet().await.context("after the API server was back")?;
-    assert_eq!(monitor.heard(), "", "the kernel was told something");
-    assert_eq!(trial.node.snapshot().await?, now);
-    trial.would_have_heard(&monitor).await
+    fixture.until_quiet().await.context("after the API server was back")?;
+    assert_eq!(monitor.messages(), "", "the network was changed");
+    assert_eq!(fixture.node.snapshot().await?, now);
+    fixture.check_monitor(&monitor).await
 }

@@ -1,4 +1,4 @@
-//! What was said of an order over time.
+//! The statuses of an order over time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,28 +9,28 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use super::{NODE, Trial};
+use super::{HandlerFixture, NODE};
 
 /// Every status that an enactment had since the recording began; it ends when dropped.
-pub(super) struct Recording {
+pub(super) struct StatusRecording {
     statuses: Arc<Mutex<Vec<Value>>>,
     task: AbortHandle,
 }
 
-impl Recording {
-    /// For an order that is not given yet.
-    pub(super) async fn start(trial: &Trial, policy: &str) -> Result<Self> {
+impl StatusRecording {
+    /// To be called before the order is written.
+    pub(super) async fn start(fixture: &HandlerFixture, policy: &str) -> Result<Self> {
         let statuses = Arc::new(Mutex::new(Vec::new()));
-        let heard = statuses.clone();
-        let version = trial.enactments.list(&ListParams::default()).await?.metadata.resource_version;
+        let recorded = statuses.clone();
+        let version = fixture.enactments.list(&ListParams::default()).await?.metadata.resource_version;
         let name = format!("metadata.name={}", names::enactment_name(NODE, policy));
         let params = WatchParams::default().fields(&name).timeout(290);
-        let stream = trial.enactments.watch(&params, &version.unwrap_or_default()).await?.boxed();
+        let stream = fixture.enactments.watch(&params, &version.unwrap_or_default()).await?.boxed();
         let task = tokio::spawn(async move {
             pin_mut!(stream);
             while let Some(Ok(WatchEvent::Added(now) | WatchEvent::Modified(now))) = stream.next().await {
                 let status = serde_json::to_value(now.status).unwrap_or_default();
-                heard.lock().unwrap_or_else(PoisonError::into_inner).push(status);
+                recorded.lock().unwrap_or_else(PoisonError::into_inner).push(status);
             }
         });
         Ok(Self { statuses, task: task.abort_handle() })
@@ -41,7 +41,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for StatusRecording {
     fn drop(&mut self) {
         self.task.abort();
     }

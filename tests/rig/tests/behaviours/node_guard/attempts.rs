@@ -1,21 +1,21 @@
-//! Every verb on an object, and the record of what the API server says to it.
+//! Every verb on an object, and the answers of the API server.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
-use rig::request::{Answer, Request};
+use rig::request::{Request, Response};
 use serde_json::{Value, json};
 
-/// An object that somebody is after.
+/// An object that the attempts try to read or change.
 pub struct Target {
     collection: String,
     name: String,
     api_version: String,
     kind: String,
-    /// The name of an object of the kind that is not there yet.
-    unborn: String,
-    /// A status that it does not have, if it can have one.
+    /// The name of an object of the kind that does not exist.
+    new_name: String,
+    /// A status to write, if the kind has one.
     status: Option<Value>,
     /// The reads that are not tried, because they are allowed.
     readable: &'static [Read],
@@ -36,14 +36,14 @@ impl Target {
             name: name.to_owned(),
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
-            unborn: format!("{name}-unborn"),
+            new_name: format!("{name}-new"),
             status: None,
             readable: &[],
         }
     }
 
-    pub fn unborn(self, name: &str) -> Self {
-        Self { unborn: name.to_owned(), ..self }
+    pub fn with_new_name(self, name: &str) -> Self {
+        Self { new_name: name.to_owned(), ..self }
     }
 
     pub fn with_status(self, status: Value) -> Self {
@@ -68,8 +68,8 @@ impl Target {
             }
         }
         attempts.extend([
-            Request::create(&self.collection, self.object(&self.unborn)),
-            Request::apply(&format!("{}/{}", self.collection, self.unborn), self.object(&self.unborn)),
+            Request::create(&self.collection, self.object(&self.new_name)),
+            Request::apply(&format!("{}/{}", self.collection, self.new_name), self.object(&self.new_name)),
             Request::delete(&path),
             Request::delete_collection(&self.collection),
         ]);
@@ -84,7 +84,7 @@ impl Target {
         Ok(attempts)
     }
 
-    /// All ways to change what is there.
+    /// All verbs that change an existing object.
     pub async fn writes(&self, admin: &Client, path: &str, change: &Value) -> Result<[Request; 4]> {
         let mut whole = read(admin, path).await?;
         let mut applied = self.object(&self.name);
@@ -115,7 +115,7 @@ impl Target {
         json!({"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": name}})
     }
 
-    /// The versions of all objects of the kind: they move with every write that changes anything.
+    /// The resource versions of all objects of the kind.
     pub async fn versions(&self, admin: &Client) -> Result<BTreeMap<String, String>> {
         let list = read(admin, &self.collection).await?;
         let items = list["items"].as_array().context("a list")?;
@@ -133,37 +133,37 @@ pub async fn read(client: &Client, path: &str) -> Result<Value> {
     client.request(request).await.with_context(|| format!("reading {path}"))
 }
 
-/// What was tried, by whom, and what became of it.
+/// The attempts and their results.
 #[derive(Default)]
-pub struct Record {
-    pub tried: usize,
+pub struct AttemptLog {
+    pub count: usize,
     wrong: Vec<String>,
 }
 
-impl Record {
+impl AttemptLog {
     pub async fn must_be_refused(
         &mut self,
-        who: &str,
+        user: &str,
         client: &Client,
         request: &Request,
-        why: &str,
+        message: &str,
     ) -> Result<()> {
         let answer = request.send(client).await?;
-        // Anything else, such as that something is not found, says only that the attempt was a poor one.
-        let refused = answer.status == http::StatusCode::FORBIDDEN && answer.message.contains(why);
-        self.note(who, request, &answer, refused);
+        // Any other error, such as "not found", means that the attempt itself is wrong.
+        let refused = answer.status == http::StatusCode::FORBIDDEN && answer.message.contains(message);
+        self.add(user, request, &answer, refused);
         Ok(())
     }
 
-    pub async fn must_work(&mut self, who: &str, client: &Client, request: &Request) -> Result<()> {
+    pub async fn must_work(&mut self, user: &str, client: &Client, request: &Request) -> Result<()> {
         let answer = request.send(client).await?;
-        self.note(who, request, &answer, answer.status.is_success());
+        self.add(user, request, &answer, answer.status.is_success());
         Ok(())
     }
 
-    fn note(&mut self, who: &str, request: &Request, answer: &Answer, as_expected: bool) {
-        self.tried += 1;
-        let line = format!("{who}: {request}\n    {answer}");
+    fn add(&mut self, user: &str, request: &Request, answer: &Response, as_expected: bool) {
+        self.count += 1;
+        let line = format!("{user}: {request}\n    {answer}");
         println!("{line}");
         if !as_expected {
             self.wrong.push(line);
@@ -171,7 +171,7 @@ impl Record {
     }
 
     pub fn conclusion(self) -> Result<()> {
-        println!("{} attempts, {} not as expected", self.tried, self.wrong.len());
+        println!("{} attempts, {} not as expected", self.count, self.wrong.len());
         anyhow::ensure!(self.wrong.is_empty(), "not as expected:\n{}", self.wrong.join("\n"));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A cluster with things worth stealing.
+//! A cluster with objects that a stolen token must not reach.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::{DOTTED, OTHER, OWN, attempts::Target};
 
-/// A cluster with things worth stealing.
-pub struct Cluster {
+/// Three nodes with their handlers' objects, and objects of other kinds.
+pub struct GuardedCluster {
     pub api: ApiServer,
     pub admin: Client,
     _lab: Lab,
 }
 
-impl Cluster {
+impl GuardedCluster {
     pub async fn start(settings: &Settings) -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.admit_product(settings).await?;
+        api.install_product_objects(settings).await?;
         for node in [OWN, OTHER, DOTTED] {
             api.add_ready_node(node).await?;
             api.add_handler_pod(node).await?;
@@ -37,7 +37,7 @@ impl Cluster {
             json!({"apiVersion": "nmstate.io/v1", "kind": "NMState", "metadata": {"name": "nmstate"}}),
             json!({"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy", "metadata": {"name": "p"}}),
             in_nmstate("v1", "Secret", "nmstate-ca"),
-            in_nmstate("v1", "Secret", "somebody-elses"),
+            in_nmstate("v1", "Secret", "unrelated"),
             in_nmstate("v1", "ConfigMap", "settings"),
             in_nmstate("coordination.k8s.io/v1", "Lease", "nmstate-controller"),
             json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "other"}}),
@@ -75,7 +75,7 @@ pub fn enactment(node: &str, policy: &str) -> Value {
     })
 }
 
-/// As kubernetes-nmstate makes them.
+/// An enactment as kubernetes-nmstate creates it.
 pub fn enactment_without_order(name: &str, labels: &Value) -> Value {
     json!({
         "apiVersion": "nmstate.io/v1beta1",

@@ -1,5 +1,5 @@
-//! What a stolen token is good for: the token of one node's handler, one that names no node, and that of the controller,
-//! each tried with every verb on what is not its own.
+//! What a stolen token can do: the token of one node's handler, one without a node, and the controller's, each with
+//! every verb on objects that are not its own.
 
 mod attempts;
 mod cluster;
@@ -11,12 +11,12 @@ use rig::{BoundTo, Settings, request::Request};
 use serde_json::{Value, json};
 
 use self::{
-    attempts::{Record, Target, read},
-    cluster::{Cluster, enactment, state},
+    attempts::{AttemptLog, Target, read},
+    cluster::{GuardedCluster, enactment, state},
     targets::{not_for_handlers, ways_around, work_of_handler},
 };
 
-/// Whose token is stolen.
+/// The node whose token is stolen.
 const OWN: &str = "worker";
 /// Their names begin like the first one's, and so do those of their enactments.
 const OTHER: &str = "worker1";
@@ -25,55 +25,55 @@ const DOTTED: &str = "worker.1";
 const STATES: &str = "/apis/nmstate.io/v1beta1/nodenetworkstates";
 const ENACTMENTS: &str = "/apis/nmstate.io/v1beta1/nodenetworkconfigurationenactments";
 const HANDLER: &str = "system:serviceaccount:nmstate:nmstate-handler";
-const NO_NODE: &str = "the token does not say which node its handler runs on";
+const NO_NODE: &str = "the token does not name the node of its handler";
 
 #[tokio::test]
-async fn a_handlers_token_opens_nothing_but_its_own_nodes_objects() -> Result<()> {
-    let cluster = Cluster::start(&Settings::default()).await?;
+async fn a_handlers_token_gives_access_to_the_objects_of_its_own_node_only() -> Result<()> {
+    let cluster = GuardedCluster::start(&Settings::default()).await?;
     let handler = cluster.client_of("nmstate-handler", BoundTo::Pod("nmstate-handler-worker")).await?;
-    let nobody = cluster.client_of("nmstate-handler", BoundTo::Nothing).await?;
+    let unbound = cluster.client_of("nmstate-handler", BoundTo::Nothing).await?;
     let targets = not_for_handlers();
     let before = cluster.versions(&targets).await?;
 
-    let mut record = Record::default();
-    for (who, client) in [("handler of worker", &handler), ("token without a node", &nobody)] {
+    let mut log = AttemptLog::default();
+    for (who, client) in [("handler of worker", &handler), ("token without a node", &unbound)] {
         for target in &targets {
             for attempt in target.attempts(&cluster.admin).await? {
-                record.must_be_refused(who, client, &attempt, "").await?;
+                log.must_be_refused(who, client, &attempt, "").await?;
             }
         }
         for attempt in ways_around() {
-            record.must_be_refused(who, client, &attempt, "").await?;
+            log.must_be_refused(who, client, &attempt, "").await?;
         }
     }
     let after = cluster.versions(&targets).await?;
 
     let creation = Request::create(STATES, state(OWN));
-    record.must_be_refused("token without a node", &nobody, &creation, NO_NODE).await?;
+    log.must_be_refused("token without a node", &unbound, &creation, NO_NODE).await?;
     for request in work_of_handler() {
-        record.must_work("handler of worker", &handler, &request).await?;
+        log.must_work("handler of worker", &handler, &request).await?;
     }
     // The same account without the claim may read, and no more.
     for request in work_of_handler() {
         if request.is_write() {
-            record.must_be_refused("token without a node", &nobody, &request, NO_NODE).await?;
+            log.must_be_refused("token without a node", &unbound, &request, NO_NODE).await?;
             let request = request.impersonating(HANDLER);
-            record.must_be_refused("certificate without a node", &cluster.admin, &request, NO_NODE).await?;
+            log.must_be_refused("certificate without a node", &cluster.admin, &request, NO_NODE).await?;
         } else {
-            record.must_work("token without a node", &nobody, &request).await?;
+            log.must_work("token without a node", &unbound, &request).await?;
         }
     }
-    record.conclusion()?;
-    ensure!(after == before, "something was changed, made or deleted:\n{before:#?}\n{after:#?}");
+    log.conclusion()?;
+    ensure!(after == before, "something was changed, created or deleted:\n{before:#?}\n{after:#?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
-    let cluster = Cluster::start(&Settings::default()).await?;
+async fn the_controller_writes_orders_and_no_reports() -> Result<()> {
+    let cluster = GuardedCluster::start(&Settings::default()).await?;
     let controller = cluster.client_of("nmstate-controller", BoundTo::Nothing).await?;
     let admin = &cluster.admin;
-    let (who, mut record) = ("controller", Record::default());
+    let (who, mut log) = ("controller", AttemptLog::default());
     let v1 = |kind: &str, resource: &str, name: &str| Target::new("nmstate.io/v1", kind, resource, name);
     let mark = json!({"metadata": {"annotations": {"stolen": "yes"}}});
 
@@ -83,7 +83,7 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
     );
     let order = v1("NodeNetworkConfigurationEnactment", "nodenetworkconfigurationenactments", "worker1.p");
     let node = Target::new("v1", "Node", "nodes", OTHER);
-    let of_somebody = Target::new("v1", "Secret", "namespaces/nmstate/secrets", "somebody-elses");
+    let unrelated_secret = Target::new("v1", "Secret", "namespaces/nmstate/secrets", "unrelated");
     let webhook = Target::new(
         "admissionregistration.k8s.io/v1",
         "MutatingWebhookConfiguration",
@@ -98,7 +98,7 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
         (&order, format!("{}/status", order.path()), &status),
         (&policy, policy.path(), &mark),
         (&node, node.path(), &mark),
-        (&of_somebody, of_somebody.path(), &mark),
+        (&unrelated_secret, unrelated_secret.path(), &mark),
         (&webhook, webhook.path(), &mark),
     ] {
         attempts.extend(target.writes(admin, &path, change).await?);
@@ -107,7 +107,7 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
         Request::create(STATES, state("worker2")),
         Request::delete(&state_of.path()),
         Request::delete(&policy.path()),
-        Request::read(&of_somebody.path()),
+        Request::read(&unrelated_secret.path()),
         Request::read("/api/v1/namespaces/nmstate/secrets"),
         Request::read("/api/v1/namespaces/kube-system/secrets"),
         Request::delete("/api/v1/namespaces/nmstate/pods/nmstate-handler-worker1"),
@@ -115,12 +115,12 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
     ]);
     attempts.extend(ways_around().into_iter().filter(|request| !request.to_string().ends_with("/events")));
     for attempt in &attempts {
-        record.must_be_refused(who, &controller, attempt, "").await?;
+        log.must_be_refused(who, &controller, attempt, "").await?;
     }
 
-    let made = enactment(OTHER, "made");
-    let (made_path, ca) =
-        (format!("{ENACTMENTS}/worker1.made"), "/api/v1/namespaces/nmstate/secrets/nmstate-ca");
+    let created = enactment(OTHER, "created");
+    let (created_path, ca) =
+        (format!("{ENACTMENTS}/worker1.created"), "/api/v1/namespaces/nmstate/secrets/nmstate-ca");
     let lease = "/apis/coordination.k8s.io/v1/namespaces/nmstate/leases/nmstate-controller";
     let mut held = read(admin, lease).await?;
     held["spec"] = json!({"holderIdentity": "me"});
@@ -131,9 +131,12 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
         Request::read("/apis/nmstate.io/v1/nodenetworkconfigurationpolicies"),
         Request::watch("/apis/nmstate.io/v1/nodenetworkconfigurationpolicies"),
         Request::merge(&format!("{}/status", policy.path()), json!({"status": {"unavailableNodeCount": 1}})),
-        Request::apply(&made_path, made),
-        Request::merge(&made_path, json!({"spec": {"permit": "Apply"}, "status": {"policyGeneration": 99}})),
-        Request::read(&made_path),
+        Request::apply(&created_path, created),
+        Request::merge(
+            &created_path,
+            json!({"spec": {"permit": "Apply"}, "status": {"policyGeneration": 99}}),
+        ),
+        Request::read(&created_path),
         Request::read(STATES),
         Request::read("/apis/nmstate.io/v1/nmstates"),
         Request::watch("/api/v1/nodes"),
@@ -148,10 +151,10 @@ async fn the_controller_gives_orders_and_reports_for_no_node() -> Result<()> {
         Request::merge(&format!("{webhooks}/nmstate"), json!({"metadata": {"annotations": {"a": "b"}}})),
         Request::create("/api/v1/namespaces/default/events", event),
     ] {
-        record.must_work(who, &controller, &request).await?;
+        log.must_work(who, &controller, &request).await?;
     }
-    let made = read(admin, &made_path).await?;
-    assert_eq!(made["status"]["policyGeneration"], Value::Null, "the controller has reported for a node");
-    record.must_work(who, &controller, &Request::delete(&made_path)).await?;
-    record.conclusion()
+    let created = read(admin, &created_path).await?;
+    assert_eq!(created["status"]["policyGeneration"], Value::Null, "the controller has reported for a node");
+    log.must_work(who, &controller, &Request::delete(&created_path)).await?;
+    log.conclusion()
 }

@@ -1,4 +1,4 @@
-//! What a thief would try, and what a handler has to do.
+//! What a thief of a token would try, and what a handler needs to do.
 
 use rig::request::Request;
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ const NMSTATE: &str = "nmstate.io/v1";
 const RIGHTS: &str = "rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// All that a handler has no business with: what is another node's, and what is no node's.
+/// Objects that a handler must not access: those of other nodes, and those that belong to no node.
 pub fn not_for_handlers() -> Vec<Target> {
     let (list_and_watch, get): (&[Read], &[Read]) = (&[Read::List, Read::Watch], &[Read::Get]);
     vec![
         Target::new("nmstate.io/v1beta1", "NodeNetworkState", "nodenetworkstates", OTHER)
-            .unborn("worker2")
+            .with_new_name("worker2")
             .with_status(json!({"handlerNmstateVersion": "stolen"}))
             .readable(list_and_watch),
         Target::new(NMSTATE, "NodeNetworkState", "nodenetworkstates", DOTTED)
-            .unborn("worker2")
+            .with_new_name("worker2")
             .with_status(json!({"handlerNmstateVersion": "stolen"}))
             .readable(list_and_watch),
         Target::new(
@@ -95,7 +95,7 @@ pub fn not_for_handlers() -> Vec<Target> {
     ]
 }
 
-/// Ways around the rights: to become somebody else, or to have somebody else act.
+/// Ways around the rights: to become another user, or to make another user act.
 pub fn ways_around() -> Vec<Request> {
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "nmstate-handler-worker1"});
     let token = |bound: Value| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [], "boundObjectRef": bound}});
@@ -124,17 +124,17 @@ pub fn ways_around() -> Vec<Request> {
     ]
 }
 
-/// What a handler does all day.
+/// The requests that a handler makes.
 pub fn work_of_handler() -> Vec<Request> {
     let (own_state, own_enactment) = (format!("{STATES}/{OWN}"), format!("{ENACTMENTS}/{OWN}.p"));
-    let mut furnished = state(OWN);
-    furnished["metadata"]["ownerReferences"] = json!([owner(OWN)]);
-    furnished["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "tests"});
+    let mut with_metadata = state(OWN);
+    with_metadata["metadata"]["ownerReferences"] = json!([owner(OWN)]);
+    with_metadata["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "tests"});
     let mut reported = state(OWN);
     reported["spec"] = Value::Null;
     reported["status"] = json!({"handlerNmstateVersion": "2.2.62"});
-    let mut told = enactment_without_order(&format!("{OWN}.p"), &Value::Null);
-    told["status"] = json!({"policyGeneration": 1});
+    let mut enactment = enactment_without_order(&format!("{OWN}.p"), &Value::Null);
+    enactment["status"] = json!({"policyGeneration": 1});
     let by_name = format!("{STATES}?fieldSelector=metadata.name%3D{OWN}");
     let by_label = format!("{ENACTMENTS}?labelSelector=nmstate.io%2Fnode%3D{OWN}");
     vec![
@@ -145,12 +145,12 @@ pub fn work_of_handler() -> Vec<Request> {
         Request::watch(&by_name),
         Request::read(&by_label),
         Request::watch(&by_label),
-        // The first one makes it.
-        Request::apply(&own_state, furnished.clone()),
-        Request::apply(&own_state, furnished),
+        // The first one creates it.
+        Request::apply(&own_state, with_metadata.clone()),
+        Request::apply(&own_state, with_metadata),
         Request::apply(&format!("{own_state}/status"), reported),
         Request::merge(&format!("{own_state}/status"), json!({"status": {"handlerNmstateVersion": null}})),
-        Request::apply(&format!("{own_enactment}/status"), told),
+        Request::apply(&format!("{own_enactment}/status"), enactment),
         Request::merge(&format!("{own_enactment}/status"), json!({"status": {"policyGeneration": 2}})),
     ]
 }

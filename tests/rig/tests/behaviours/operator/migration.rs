@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::*;
 
-/// A workload of theirs, as far as it matters: names, labels, selector, and who it belongs to.
+/// A workload of kubernetes-nmstate, reduced to what matters: names, labels, selector, and owner.
 fn workload(kind: &str, role: &str, owner: &Value) -> Value {
     let name = format!("nmstate-{role}");
     let labels =
@@ -51,10 +51,10 @@ fn role(name: &str, owner: Option<&Value>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_kubernetes_nmstate_has_made_is_taken_over_or_removed() -> Result<()> {
+async fn objects_of_kubernetes_nmstate_are_taken_over_or_removed() -> Result<()> {
     let cluster = Installation::new().await?;
     cluster.api.kubectl(["create", "namespace", NAMESPACE]).await?.success()?;
-    cluster.switch_on(json!({})).await?;
+    cluster.create_nmstate(json!({})).await?;
     let nmstate = cluster.get("nmstate", "nmstate").await?;
     let owner = json!({
         "apiVersion": "nmstate.io/v1",
@@ -70,7 +70,7 @@ async fn what_kubernetes_nmstate_has_made_is_taken_over_or_removed() -> Result<(
         workload("Deployment", "metrics", &owner),
         workload("Deployment", "cert-manager", &owner),
         role("nmstate-handler", Some(&owner)),
-        // One of the same name as one of theirs, which somebody else has made.
+        // It has the name of one of theirs, but another creator.
         role("nmstate-monitor", None),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": theirs});
@@ -79,9 +79,9 @@ async fn what_kubernetes_nmstate_has_made_is_taken_over_or_removed() -> Result<(
     let before = cluster.get("daemonset", "nmstate-handler").await?;
 
     let _operator = cluster.start()?;
-    cluster.until_made().await?;
+    cluster.until_created().await?;
     cluster
-        .until("what nobody needs any more to be gone", async || {
+        .until("the objects that are not used any more to be deleted", async || {
             let kinds = "deployments,roles";
             let left = cluster.api.kubectl(["get", kinds, "-n", NAMESPACE, "-o", "name"]).await?.success()?;
             for gone in
@@ -94,7 +94,10 @@ async fn what_kubernetes_nmstate_has_made_is_taken_over_or_removed() -> Result<(
         })
         .await?;
     let after = cluster.get("daemonset", "nmstate-handler").await?;
-    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "taken over, not made anew");
+    assert_eq!(
+        after["metadata"]["uid"], before["metadata"]["uid"],
+        "it was created again instead of taken over"
+    );
     assert_eq!(after["metadata"]["ownerReferences"], Value::Null);
     assert_eq!(after["spec"]["selector"], before["spec"]["selector"]);
     let pod = &after["spec"]["template"]["spec"];

@@ -1,18 +1,18 @@
-//! `knmstate operator` as a process on a real API server, with nodes that nobody runs: what it makes, mends and removes.
+//! `knmstate operator` as a process on a real API server without kubelets: what it creates, restores and removes.
 
-mod gate;
-mod life;
-mod mends;
+mod auto_create;
+mod lifecycle;
 mod migration;
 mod monitoring;
 mod openshift;
+mod repair;
 mod settings;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use knmstate_api::NMState;
-use knmstate_operator::catalogue::{DEFINITION, KINDS};
+use knmstate_operator::{DEFINITION, KINDS};
 use kube::{Api, api::PostParams};
 use rig::{
     ApiServer, Lab, binaries,
@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "nmstate";
-/// Where the operator lives in these tests, so that the other namespace is its own to make and to remove.
-const HOME: &str = "knmstate-operator";
+/// The operator's own namespace in these tests, so that it creates and removes the other one.
+const OPERATOR_NAMESPACE: &str = "knmstate-operator";
 
 struct Installation {
     api: ApiServer,
@@ -38,12 +38,12 @@ impl Installation {
         let lab = Lab::new().await?;
         let api = lab.api_server().with_controllers().start().await?;
         api.install_crds().await?;
-        api.kubectl(["create", "namespace", HOME]).await?.success()?;
+        api.kubectl(["create", "namespace", OPERATOR_NAMESPACE]).await?.success()?;
         let kubeconfig = api.kubeconfig_for("admin", &["system:masters"])?;
         let setup = RoleSetup::new(&lab, program, "operator", &kubeconfig)?
             .env("RELATED_IMAGE_HANDLER_IMAGE", "localhost/knmstate:dev")
             .env("HANDLER_NAMESPACE", NAMESPACE)
-            .env("OPERATOR_NAMESPACE", HOME)
+            .env("OPERATOR_NAMESPACE", OPERATOR_NAMESPACE)
             .arg("--health-address=0")
             .with_lease(Duration::from_secs(3));
         Ok(Self { api, setup, _lab: lab })
@@ -53,7 +53,7 @@ impl Installation {
         self.setup.start("operator")
     }
 
-    async fn switch_on(&self, spec: Value) -> Result<()> {
+    async fn create_nmstate(&self, spec: Value) -> Result<()> {
         let nmstate: NMState = serde_json::from_value(json!({
             "apiVersion": "nmstate.io/v1",
             "kind": "NMState",
@@ -64,14 +64,14 @@ impl Installation {
         Ok(())
     }
 
-    async fn switch_off(&self) -> Result<()> {
+    async fn delete_nmstate(&self) -> Result<()> {
         self.api.kubectl(["delete", "nmstate", "nmstate"]).await?.success()?;
         Ok(())
     }
 
-    /// Everything that the operator has made, as `kind namespace/name`; definitions left out.
-    async fn made(&self) -> Result<BTreeSet<String>> {
-        let kinds = KINDS.iter().filter(|kind| kind.everywhere && **kind != DEFINITION);
+    /// All objects that the operator has created, as `kind namespace/name`, without CRDs.
+    async fn created(&self) -> Result<BTreeSet<String>> {
+        let kinds = KINDS.iter().filter(|kind| kind.built_in && **kind != DEFINITION);
         let kinds: Vec<String> = kinds.map(|kind| format!("{}.{}", kind.plural, kind.group())).collect();
         let list = self
             .api
@@ -93,19 +93,19 @@ impl Installation {
         Ok(items.iter().map(name).collect())
     }
 
-    /// Waits until all is made: the handlers come last.
-    async fn until_made(&self) -> Result<BTreeSet<String>> {
-        self.until("everything to be made", async || {
-            let made = self.made().await?;
-            ensure!(made.contains("DaemonSet nmstate/nmstate-handler"), "{made:#?}");
+    /// Waits until all objects are created: the DaemonSet comes last.
+    async fn until_created(&self) -> Result<BTreeSet<String>> {
+        self.until("everything to be created", async || {
+            let created = self.created().await?;
+            ensure!(created.contains("DaemonSet nmstate/nmstate-handler"), "{created:#?}");
             Ok(())
         })
         .await?;
-        // Kinds are listed one after the other: the first ones may have been before the last of them was made.
-        self.made().await
+        // Kinds are listed one by one, so the list above may lack objects that were created meanwhile.
+        self.created().await
     }
 
-    /// Waits for a condition; says what the operator has logged when it does not come true.
+    /// Waits for a condition. Prints the operator's logs if it is not met in time.
     async fn until<T>(&self, what: &str, check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
         let reached = wait::until(LIMIT, what, check).await;
         if reached.is_err() {
@@ -114,7 +114,7 @@ impl Installation {
         reached
     }
 
-    /// Makes a kind that only some clusters have, as far as it matters here, and waits until it is served.
+    /// Creates a minimal definition of a kind that only some clusters have, and waits until it is served.
     async fn define(&self, group: &str, kind: &str, plural: &str, scope: &str) -> Result<()> {
         let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let definition = json!({
@@ -136,7 +136,7 @@ impl Installation {
 
     /// Applies an object, as soon as the API server knows its kind.
     async fn apply(&self, object: &Value) -> Result<()> {
-        self.until("the API server to take it", async || {
+        self.until("the API server to accept it", async || {
             self.api.kubectl_with(&object.to_string(), ["apply", "-f", "-"]).await?.success()?;
             Ok(())
         })

@@ -1,19 +1,22 @@
-//! What Prometheus and Grafana are told, where there is somebody to tell.
+//! The objects for Prometheus and Grafana, in clusters that have the kinds of the Prometheus operator.
 
 use anyhow::{Result, ensure};
 
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prometheus_is_told_as_soon_as_it_can_be_and_keeps_being_told() -> Result<()> {
+async fn monitoring_objects_are_created_as_soon_as_their_kinds_exist_and_are_restored() -> Result<()> {
     let cluster = Installation::new().await?;
     let _operator = cluster.start()?;
-    cluster.switch_on(json!({})).await?;
-    cluster.until_made().await?;
+    cluster.create_nmstate(json!({})).await?;
+    cluster.until_created().await?;
     let dashboard = ["get", "configmap", "kubernetes-nmstate-dashboard", "-n", NAMESPACE];
-    ensure!(!cluster.api.kubectl(dashboard).await?.status.success(), "there is nobody to look at it yet");
+    ensure!(
+        !cluster.api.kubectl(dashboard).await?.status.success(),
+        "there is a dashboard without Prometheus"
+    );
 
-    // Its operator is installed later than ours.
+    // The Prometheus operator is installed later than ours.
     for (kind, plural) in [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")] {
         cluster.define("monitoring.coreos.com", kind, plural, "Namespaced").await?;
     }
@@ -40,7 +43,7 @@ async fn prometheus_is_told_as_soon_as_it_can_be_and_keeps_being_told() -> Resul
             })
             .await?;
     }
-    cluster.switch_off().await?;
+    cluster.delete_nmstate().await?;
     for (kind, name) in names {
         ensure!(cluster.get(kind, name).await.is_err(), "{kind} {name} is left");
     }

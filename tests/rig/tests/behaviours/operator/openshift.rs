@@ -1,4 +1,4 @@
-//! What is different where the cluster is OpenShift: who keeps certificates, who says what TLS is like, who may read.
+//! What differs on OpenShift: the certificates, the TLS profile, and the rights of cluster readers.
 
 use anyhow::{Result, ensure};
 
@@ -33,8 +33,8 @@ async fn on_openshift_its_own_services_are_used() -> Result<()> {
     });
     cluster.apply(&reader).await?;
     let _operator = cluster.start()?;
-    cluster.switch_on(json!({})).await?;
-    cluster.until_made().await?;
+    cluster.create_nmstate(json!({})).await?;
+    cluster.until_created().await?;
 
     let controller = cluster.get("deployment", "nmstate-webhook").await?["spec"]["template"]["spec"].clone();
     let container = &controller["containers"][0];
@@ -72,7 +72,7 @@ async fn on_openshift_its_own_services_are_used() -> Result<()> {
         })
         .await?;
 
-    // A profile that can be followed in part is, and that is said.
+    // A profile that is supported only in part is applied as far as possible.
     let partly = json!({"type": "Old", "old": {}});
     cluster.apply(&api_server(&partly)).await?;
     cluster

@@ -1,4 +1,4 @@
-//! Every field of an NMState takes effect, and takes it again when it is changed.
+//! Every field of an NMState takes effect, also when it is changed later.
 
 use anyhow::{Result, ensure};
 
@@ -13,7 +13,7 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}],
     }}});
     cluster
-        .switch_on(json!({
+        .create_nmstate(json!({
             "nodeSelector": {"role": "handler"},
             "tolerations": toleration,
             "affinity": affinity,
@@ -26,8 +26,8 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
             "persistence": "Ephemeral",
         }))
         .await?;
-    let made = cluster.until_made().await?;
-    ensure!(made.contains("ValidatingAdmissionPolicy /nns-validation-policy"), "{made:#?}");
+    let created = cluster.until_created().await?;
+    ensure!(created.contains("ValidatingAdmissionPolicy /nns-validation-policy"), "{created:#?}");
 
     let handler = cluster.get("daemonset", "nmstate-handler").await?["spec"]["template"]["spec"].clone();
     assert_eq!(handler["nodeSelector"], json!({"role": "handler"}));
@@ -73,11 +73,11 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
                 "{}",
                 handler["nodeSelector"]
             );
-            let made = cluster.made().await?;
+            let created = cluster.created().await?;
             for gone in
                 ["Service nmstate/nmstate-monitor", "ValidatingAdmissionPolicy /nns-validation-policy"]
             {
-                ensure!(!made.contains(gone), "{gone} is still there");
+                ensure!(!created.contains(gone), "{gone} is still there");
             }
             Ok(())
         })

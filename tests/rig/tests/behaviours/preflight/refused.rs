@@ -3,15 +3,15 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Trial;
+use super::PreflightFixture;
 
 fn interfaces(interfaces: &Value) -> Value {
     json!({ "interfaces": interfaces })
 }
 
 #[tokio::test]
-async fn nothing_is_tried_that_cannot_work() -> Result<()> {
-    let trial = Trial::on_namespaces().await?;
+async fn documents_that_cannot_work_are_refused() -> Result<()> {
+    let fixture = PreflightFixture::on_namespaces().await?;
     let macvlan = |base: &str, mtu: u32| {
         json!({ "name": "mv1", "type": "mac-vlan", "state": "up", "mtu": mtu,
             "mac-vlan": { "base-iface": base, "mode": "bridge", "promiscuous": true } })
@@ -20,7 +20,7 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
     let bridge = |name: &str, port: &str| json!({ "name": name, "type": "linux-bridge", "state": "up", "bridge": { "port": [{ "name": port }] } });
     let eth1 = |ipv4: Value| json!({ "name": "eth1", "type": "ethernet", "state": "up", "ipv4": ipv4 });
     let address = |prefix: u32| json!({ "enabled": true, "dhcp": false, "address": [{ "ip": "10.98.0.5", "prefix-length": prefix }] });
-    trial
+    fixture
         .all_are_refused(&[
             (
                 interfaces(&json!([{ "name": "eth9", "type": "ethernet", "state": "up" }])),
@@ -51,7 +51,7 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
             (
                 interfaces(&json!([macvlan("eth2", 1501)])),
                 "Missing",
-                "interfaces[mv1].mtu: 1501 is more than the 1500 of eth2",
+                "interfaces[mv1].mtu: 1501 is more than the 1500 of its base eth2",
             ),
             (interfaces(&json!([eth1(address(33))])), "Invalid", "interfaces[eth1].ipv4.address[0].prefix-length: "),
             (
@@ -77,7 +77,7 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
                 "Missing",
                 "interfaces[br1.7].vlan.base-iface: there is no interface br7, ",
             ),
-            // What this NetworkManager (1.42) and this kernel do not have.
+            // Not supported by this NetworkManager (1.42) or this kernel.
             (
                 interfaces(&json!([{ "name": "ovs1", "type": "ovs-bridge", "state": "up", "bridge": { "port": [{ "name": "eth1" }] } }])),
                 "Unsupported",
@@ -110,11 +110,11 @@ async fn nothing_is_tried_that_cannot_work() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nor_on_a_kernel_with_vlans_and_bonds() -> Result<()> {
-    let trial = Trial::on_own_kernel().await?;
+async fn documents_that_cannot_work_on_a_full_kernel_are_refused() -> Result<()> {
+    let fixture = PreflightFixture::on_own_kernel().await?;
     let vlan = |name: &str, base: &str, mtu: u32| json!({ "name": name, "type": "vlan", "state": "up", "mtu": mtu, "vlan": { "base-iface": base, "id": 7 } });
-    trial
-        .works(
+    fixture
+        .applies(
             "a bond and a VLAN on it, both large",
             &json!([
                 vlan("bond0.7", "bond0", 2000),
@@ -123,8 +123,8 @@ async fn nor_on_a_kernel_with_vlans_and_bonds() -> Result<()> {
             ]),
         )
         .await?;
-    assert_eq!(trial.link("bond0.7").await?["mtu"], 2000);
-    trial
+    assert_eq!(fixture.link("bond0.7").await?["mtu"], 2000);
+    fixture
         .all_are_refused(&[
             (
                 interfaces(&json!([vlan("other", "bond0", 1500)])),
@@ -134,12 +134,12 @@ async fn nor_on_a_kernel_with_vlans_and_bonds() -> Result<()> {
             (
                 interfaces(&json!([vlan("eth2.7", "eth2", 1600)])),
                 "Missing",
-                "interfaces[eth2.7].mtu: 1600 is more than the 1500 of eth2",
+                "interfaces[eth2.7].mtu: 1600 is more than the 1500 of its base eth2",
             ),
             (
                 interfaces(&json!([vlan("bond0.7", "bond0", 2001)])),
                 "Missing",
-                "interfaces[bond0.7].mtu: 2001 is more than the 2000 of bond0",
+                "interfaces[bond0.7].mtu: 2001 is more than the 2000 of its base bond0",
             ),
             (
                 interfaces(&json!([vlan("bond7.7", "bond7", 1500)])),

@@ -1,4 +1,4 @@
-//! What is rendered in the tests.
+//! The policies that the tests render.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ pub(super) fn policy(name: &str, desired: &Value) -> String {
     format!("---\n{policy:#}\n")
 }
 
-pub(super) fn card(name: &str, address: &str) -> Value {
+pub(super) fn nic(name: &str, address: &str) -> Value {
     json!({ "name": name, "type": "ethernet", "state": "up", "ipv6": { "enabled": false }, "ipv4": { "enabled": true,
         "dhcp": false, "address": [{ "ip": address, "prefix-length": 24 }] } })
 }
 
 pub(super) fn address_with_routes() -> Value {
-    let mut eth1 = card("eth1", "10.98.0.7");
+    let mut eth1 = nic("eth1", "10.98.0.7");
     eth1["mtu"] = json!(1400);
     eth1["ipv6"] = json!({ "enabled": true, "dhcp": false, "autoconf": false,
         "address": [{ "ip": "2001:db8:98::7", "prefix-length": 64 }] });
@@ -54,8 +54,8 @@ pub(super) fn vxlan() -> Value {
         "vxlan": { "base-iface": "eth1", "id": 7, "remote": "10.98.0.8", "destination-port": 4789 } }] })
 }
 
-/// Kinds that the machine's own kernel has, besides.
-pub(super) fn upon_cards() -> Value {
+/// More kinds that the machine's own kernel has.
+pub(super) fn on_nics() -> Value {
     json!({ "interfaces": [
         { "name": "pair1", "type": "veth", "state": "up", "veth": { "peer": "pair2" },
           "ipv4": { "enabled": true, "dhcp": false, "address": [{ "ip": "10.94.0.1", "prefix-length": 24 }] } },
@@ -75,15 +75,15 @@ pub(super) fn vrf() -> Value {
     ] })
 }
 
-/// Everything of the above and the example of the bond, as documents of their own.
+/// All of the above and the example of the bond, each as a document.
 pub(super) fn all() -> Result<Vec<String>> {
     let states = [
-        json!({ "interfaces": [card("eth1", "10.98.0.7")] }),
+        json!({ "interfaces": [nic("eth1", "10.98.0.7")] }),
         address_with_routes(),
         plain_bridge(),
         trunk("eth3"),
         vxlan(),
-        upon_cards(),
+        on_nics(),
         vrf(),
     ];
     let mut documents: Vec<String> = states.iter().map(|state| policy("p", state)).collect();

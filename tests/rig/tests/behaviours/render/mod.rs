@@ -1,7 +1,7 @@
-//! `knmstate render`: what it writes is taken by the API server, and gives a machine the network of the policy.
+//! `knmstate render`: the API server accepts its output, which gives a machine the network of the policy.
 
 mod documents;
-mod given;
+mod ignition;
 mod overlay;
 
 use std::{fs, time::Duration};
@@ -10,13 +10,13 @@ use anyhow::{Context as _, Result, ensure};
 use rig::{Lab, NmNode, Output, Primary, UmlNode, binaries, machine::rig_file, process::Invocation, wait};
 use serde_json::{Value, json};
 
-use documents::{card, policy};
-use given::{Forgetful as _, Given, Machine as _};
+use documents::{nic, policy};
+use ignition::{Machine as _, MachineConfigFiles, Volatile as _};
 
 const LIMIT: Duration = Duration::from_mins(4);
-const SOON: Duration = Duration::from_secs(40);
+const SHORT_LIMIT: Duration = Duration::from_secs(40);
 
-/// What `knmstate render` says to these arguments and this document.
+/// Runs `knmstate render` with these arguments and this document.
 async fn render(arguments: &[&str], stdin: &str) -> Result<Output> {
     let program = binaries::knmstate().await?.display().to_string();
     let call = Invocation::new([&program, "render"]).args(arguments.iter().copied()).stdin(stdin);
@@ -29,12 +29,12 @@ async fn machine_config(document: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn every_machine_config_is_taken_by_an_api_server_that_knows_the_kind() -> Result<()> {
+async fn every_machine_config_is_accepted_by_an_api_server_with_the_kind() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
     let definitions = rig_file("openshift").display().to_string();
     api.kubectl(["apply", "-f", &definitions]).await?.success()?;
-    wait::until(SOON, "the API to serve MachineConfigs", async || {
+    wait::until(SHORT_LIMIT, "the API to serve MachineConfigs", async || {
         api.kubectl(["get", "machineconfigs,machineconfigpools"]).await?.success()
     })
     .await?;
@@ -50,7 +50,7 @@ async fn every_machine_config_is_taken_by_an_api_server_that_knows_the_kind() ->
         let answer = check(&object.to_string()).await?.success()?;
         ensure!(answer.contains("created (server dry run)"), "{answer}");
     }
-    // Strict means strict: a field that is not there is refused.
+    // A field that does not exist is refused.
     let mut wrong = objects.swap_remove(0);
     wrong["spec"]["files"] = json!([]);
     let answer = check(&wrong.to_string()).await?;
@@ -59,9 +59,9 @@ async fn every_machine_config_is_taken_by_an_api_server_that_knows_the_kind() ->
 }
 
 #[tokio::test]
-async fn what_cannot_be_rendered_ends_with_2_and_writes_nothing() -> Result<()> {
+async fn documents_that_cannot_be_rendered_exit_with_2_and_write_nothing() -> Result<()> {
     let lab = Lab::new().await?;
-    let file = lab.folder().join("mc.yaml");
+    let file = lab.directory().join("mc.yaml");
     let output = format!("--output={}", file.display());
     let arguments = ["machineconfig", "--file=-", "--pool=worker", &output];
     let absent =
@@ -77,7 +77,7 @@ async fn what_cannot_be_rendered_ends_with_2_and_writes_nothing() -> Result<()> 
     let unnamed = render(&arguments[..3], "interfaces: []").await?;
     assert_eq!(unnamed.status.code(), Some(2), "{}", unnamed.stderr());
 
-    render(&arguments, &policy("p", &json!({ "interfaces": [card("eth1", "10.98.0.7")] })))
+    render(&arguments, &policy("p", &json!({ "interfaces": [nic("eth1", "10.98.0.7")] })))
         .await?
         .success()?;
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file)?.permissions());
@@ -85,16 +85,16 @@ async fn what_cannot_be_rendered_ends_with_2_and_writes_nothing() -> Result<()> 
     Ok(())
 }
 
-/// A boot after which the machine has these files: nothing of the network is left, and NetworkManager starts anew.
-async fn boot_with(node: &NmNode, given: &Given) -> Result<()> {
+/// Boots the machine with these files: its volatile network state is removed, and NetworkManager is started again.
+async fn boot_with(node: &NmNode, files: &MachineConfigFiles) -> Result<()> {
     node.stop_network_manager().await?;
-    node.forget().await?;
-    node.give(given).await?;
+    node.clear().await?;
+    node.write_files(files).await?;
     node.start_network_manager().await
 }
 
-/// Runs the policies of a folder once, and sees that all of them are met already.
-fn is_met(output: &Output, policies: &[&str]) -> Result<()> {
+/// Checks that a run has found all of these policies to be applied already.
+fn all_unchanged(output: &Output, policies: &[&str]) -> Result<()> {
     for policy in policies {
         let words = output.stdout().split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(words.contains(&format!("{policy} unchanged")), "{}{}", output.stdout(), output.stderr());
@@ -106,7 +106,7 @@ fn is_met(output: &Output, policies: &[&str]) -> Result<()> {
 async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
     let lab = Lab::new().await?;
     let node = lab.nm_node("node1").primary(Primary::Unconfigured).start().await?;
-    // The card has a profile already, and NetworkManager would rather use what it has used before.
+    // The NIC has a profile already, and NetworkManager prefers the profile that it used last.
     let old = ["connection", "add", "type", "ethernet", "ifname", "eth1", "con-name", "old"];
     let address = ["ipv4.method", "manual", "ipv4.addresses", "10.98.0.5/24"];
     node.exec(["nmcli"].iter().chain(&old).chain(&address).copied()).await?.success()?;
@@ -116,13 +116,13 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
         documents::address_with_routes(),
         documents::plain_bridge(),
         documents::vxlan(),
-        documents::upon_cards(),
+        documents::on_nics(),
     ];
     let policies: String =
         documents.iter().enumerate().map(|(number, state)| policy(&format!("p{number}"), state)).collect();
-    boot_with(&node, &Given::of(&machine_config(&policies).await?)?).await?;
+    boot_with(&node, &MachineConfigFiles::of(&machine_config(&policies).await?)?).await?;
 
-    wait::until(SOON, "the network of the policies", async || {
+    wait::until(SHORT_LIMIT, "the network of the policies", async || {
         let addresses = node.exec(["ip", "-j", "-d", "addr"]).await?.json()?;
         let link = |name: &str| {
             let links = addresses.as_array().into_iter().flatten();
@@ -134,14 +134,11 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
             ensure!(found, "no {address}: {link:#}");
             Ok(())
         };
-        ensure!(
-            !addresses.to_string().contains("tentative"),
-            "an address is still being looked for elsewhere"
-        );
+        ensure!(!addresses.to_string().contains("tentative"), "duplicate address detection is still running");
         let eth1 = link("eth1")?;
         has(&eth1, "10.98.0.7")?;
         has(&eth1, "2001:db8:98::7")?;
-        ensure!(!eth1.to_string().contains("10.98.0.5"), "the profile of before is in force: {eth1:#}");
+        ensure!(!eth1.to_string().contains("10.98.0.5"), "the old profile is active: {eth1:#}");
         ensure!(eth1["mtu"] == 1400, "{eth1:#}");
         let bridge = link("br1")?;
         has(&bridge, "10.97.0.1")?;
@@ -166,16 +163,16 @@ async fn the_files_give_a_machine_the_network_of_the_policy() -> Result<()> {
     })
     .await?;
 
-    let folder = lab.folder().join("policies");
-    fs::create_dir(&folder)?;
-    fs::write(folder.join("all.yaml"), &policies)?;
-    node.bridges_come_to_rest().await?;
+    let directory = lab.directory().join("policies");
+    fs::create_dir(&directory)?;
+    fs::write(directory.join("all.yaml"), &policies)?;
+    node.wait_for_bridges().await?;
     let before = node.snapshot().await?;
     let program = binaries::knmstate().await?.display().to_string();
-    let folder = |name: &str| lab.folder().join(name).display().to_string();
-    let call = Invocation::new([&program, "standalone", "--once", "--policies", &folder("policies")])
-        .args(["--state-dir", &folder("state")]);
-    is_met(&node.exec_with(call, LIMIT).await?, &["p0", "p1", "p2", "p3"])?;
+    let path = |name: &str| lab.directory().join(name).display().to_string();
+    let call = Invocation::new([&program, "standalone", "--once", "--policies", &path("policies")])
+        .args(["--state-dir", &path("state")]);
+    all_unchanged(&node.exec_with(call, LIMIT).await?, &["p0", "p1", "p2", "p3"])?;
     assert_eq!(node.snapshot().await?, before);
     Ok(())
 }
@@ -188,7 +185,7 @@ async fn the_files_give_a_full_kernel_the_bond_the_vlan_the_trunk_and_the_vrf() 
     let trunk = policy("trunk", &documents::trunk("eth3"));
     let vrf = policy("vrf", &documents::vrf());
     let policies = format!("{example}{trunk}{vrf}");
-    node.give(&Given::of(&machine_config(&policies).await?)?).await?;
+    node.write_files(&MachineConfigFiles::of(&machine_config(&policies).await?)?).await?;
     node.exec(["nmcli", "connection", "reload"]).await?.success()?;
 
     wait::until(LIMIT, "the network of the policies", async || {
@@ -229,5 +226,5 @@ async fn the_files_give_a_full_kernel_the_bond_the_vlan_the_trunk_and_the_vrf() 
     let program = UmlNode::path_inside(&binaries::knmstate().await?)?;
     let call = Invocation::new([&program, "standalone", "--once", "--policies=/run/policies"])
         .args(["--state-dir=/run/state", "--v=info"]);
-    is_met(&node.exec_with(call, LIMIT).await?, &["bond-with-vlan", "trunk", "vrf"])
+    all_unchanged(&node.exec_with(call, LIMIT).await?, &["bond-with-vlan", "trunk", "vrf"])
 }

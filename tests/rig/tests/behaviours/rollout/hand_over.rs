@@ -1,4 +1,4 @@
-//! How long nobody leads when a leader goes.
+//! The time without a leader after the end of a leader.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,49 +7,53 @@ use rig::wait;
 use tokio::time::Instant;
 
 use super::{
-    course::{Conditions, Course},
-    pair::{Life, Pair},
+    controller_pair::{ControllerPair, ControllerProcess},
+    recorded_rollout::{RecordedRollout, RolloutParameters},
 };
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// From the end of the former leader to the first permit of the next one.
+/// Measures from the end of a leader to the first permit of the next one.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_controller_goes_on_soon() -> Result<()> {
-    let conditions = Conditions { nodes: 20, at_once: 2, apply: Duration::from_millis(300), lease: None };
-    let mut course = Course::new(conditions).await?;
-    let mut pair = Pair::start(&course.cluster)?;
+async fn another_controller_takes_over_quickly() -> Result<()> {
+    let parameters =
+        RolloutParameters { nodes: 20, max_unavailable: 2, apply: Duration::from_millis(300), lease: None };
+    let mut rollout = RecordedRollout::new(parameters).await?;
+    let mut pair = ControllerPair::start(&rollout.cluster)?;
 
-    let leader = leader_at_work(&mut course, &pair).await?;
+    let leader = leader_during_rollout(&mut rollout, &pair).await?;
     let asked = Instant::now();
     pair.stop(&leader).await?;
-    let granted = until_next_permit(&course, asked).await?;
-    println!("asked to end: the next one grants after {granted:?}");
-    ensure!(granted < Duration::from_secs(3), "it took {granted:?}");
+    let permitted_after = until_next_permit(&rollout, asked).await?;
+    println!("asked to end: the next one permits after {permitted_after:?}");
+    ensure!(permitted_after < Duration::from_secs(3), "it took {permitted_after:?}");
     pair.start_again(&leader)?;
-    course.until_over(LIMIT).await?;
+    rollout.until_available(LIMIT).await?;
 
-    let leader = leader_at_work(&mut course, &pair).await?;
+    let leader = leader_during_rollout(&mut rollout, &pair).await?;
     let killed = Instant::now();
     pair.kill(&leader)?;
-    let granted = until_next_permit(&course, killed).await?;
-    println!("killed: the next one grants after {granted:?}");
-    ensure!(granted < Duration::from_secs(20), "it took {granted:?}");
-    course.until_over(LIMIT).await?;
-    course.check(&BTreeMap::new()).await?;
+    let permitted_after = until_next_permit(&rollout, killed).await?;
+    println!("killed: the next one permits after {permitted_after:?}");
+    ensure!(permitted_after < Duration::from_secs(20), "it took {permitted_after:?}");
+    rollout.until_available(LIMIT).await?;
+    rollout.check(&BTreeMap::new()).await?;
     Ok(())
 }
 
-/// In the middle of a new rollout.
-async fn leader_at_work(course: &mut Course, pair: &Pair) -> Result<Life> {
-    course.next_generation().await?;
-    course.until_done(3, LIMIT).await?;
+/// The leader in the middle of a new rollout.
+async fn leader_during_rollout(
+    rollout: &mut RecordedRollout,
+    pair: &ControllerPair,
+) -> Result<ControllerProcess> {
+    rollout.next_generation().await?;
+    rollout.until_done(3, LIMIT).await?;
     pair.leader(LIMIT).await
 }
 
-/// How long after `since` a node was permitted that was not when this was asked: the former leader is gone by then.
-async fn until_next_permit(course: &Course, since: Instant) -> Result<Duration> {
-    let permitted = || course.recorder.so_far().permitted(course.generation).len();
+/// Waits until another node gets a permit, when the former leader has ended. Returns the time from `since`.
+async fn until_next_permit(rollout: &RecordedRollout, since: Instant) -> Result<Duration> {
+    let permitted = || rollout.recorder.so_far().permitted(rollout.generation).len();
     let so_far = permitted();
     wait::until(LIMIT, "another permit", async || {
         ensure!(permitted() > so_far, "still {so_far} permitted");

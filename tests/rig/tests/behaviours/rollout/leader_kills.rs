@@ -6,18 +6,18 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{
-    chance::Chance,
-    course::{Conditions, Course},
-    pair::Pair,
+    controller_pair::ControllerPair,
+    random::SeededRandom,
+    recorded_rollout::{RecordedRollout, RolloutParameters},
 };
 
-/// As many as fit into a test that runs every day; a longer run says how many it wants.
+/// As many as fit into a daily test; the variable sets another number.
 const KILLS: usize = 12;
 const KILLS_VARIABLE: &str = "KNMSTATE_TEST_KILLS";
 const SEED_VARIABLE: &str = "KNMSTATE_TEST_SEED";
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// One in this many is frozen instead, and goes on when another one leads.
+/// One in this many is frozen instead, and resumes when another one leads.
 const FROZEN: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,23 +25,24 @@ async fn a_leader_can_be_killed_at_any_instant() -> Result<()> {
     let kills = number(KILLS_VARIABLE).unwrap_or(KILLS);
     let seed = number(SEED_VARIABLE).unwrap_or(20_261_116);
     println!("seed {seed}: {kills} kills");
-    let mut chance = Chance::from_seed(u64::try_from(seed)?);
-    let mut course = Course::new(Conditions {
+    let mut random = SeededRandom::from_seed(u64::try_from(seed)?);
+    let mut rollout = RecordedRollout::new(RolloutParameters {
         nodes: 20,
-        at_once: 2,
+        max_unavailable: 2,
         apply: Duration::from_millis(350),
         lease: Some(Duration::from_secs(2)),
     })
     .await?;
-    let mut pair = Pair::start(&course.cluster)?;
+    let mut pair = ControllerPair::start(&rollout.cluster)?;
     let mut leader = pair.leader(LIMIT).await?;
     let mut killed = 0;
     let mut instants = Vec::new();
     while killed < kills {
-        course.next_generation().await?;
-        // Any instant of the reign of a leader: while it reads the world, decides, writes, or waits.
-        while killed < kills && !course.is_over_after(chance.time_below(Duration::from_millis(1500))).await {
-            instants.push((course.generation, course.done()));
+        rollout.next_generation().await?;
+        // At any instant: while the leader reads the cluster's state, decides, writes or waits.
+        while killed < kills && !rollout.is_done_within(random.time_below(Duration::from_millis(1500))).await
+        {
+            instants.push((rollout.generation, rollout.done()));
             killed += 1;
             leader = if killed % FROZEN == 0 {
                 pair.signal(&leader, Signal::SIGSTOP)?;
@@ -54,14 +55,14 @@ async fn a_leader_can_be_killed_at_any_instant() -> Result<()> {
                 pair.successor(&leader, LIMIT).await?
             };
         }
-        course.until_over(LIMIT).await?;
+        rollout.until_available(LIMIT).await?;
     }
     println!("seed {seed}: killed at (generation, nodes done): {instants:?}");
-    course.check(&BTreeMap::new()).await?;
+    rollout.check(&BTreeMap::new()).await?;
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs a long test says how long")]
+#[expect(clippy::disallowed_methods, reason = "the length of a long run is set by the environment")]
 fn number(variable: &str) -> Option<usize> {
     std::env::var(variable).ok()?.parse().ok()
 }

@@ -1,14 +1,14 @@
 //! Policies on many nodes: real controllers, a real API server, real handlers on simulated machines.
 
-mod chance;
-mod course;
+mod controller_pair;
 mod hand_over;
 mod handler_kills;
 mod leader_kills;
 mod node_events;
-mod pair;
 mod policy_events;
 mod pools;
+mod random;
+mod recorded_rollout;
 mod recorder;
 mod recording;
 mod server_faults;
@@ -28,7 +28,7 @@ use kube::{
 };
 use rig::{
     ApiServer, Lab, binaries,
-    fleet::{Fleet, Making},
+    fleet::{Fleet, FleetOptions},
     role::RoleSetup,
     wait,
 };
@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A cluster of simulated nodes.
-struct Cluster {
+struct FleetCluster {
     fleet: Fleet,
     controllers: RoleSetup,
     policies: Api<Policy>,
@@ -46,13 +46,13 @@ struct Cluster {
     _lab: Lab,
 }
 
-impl Cluster {
-    async fn new(making: Making) -> Result<Self> {
+impl FleetCluster {
+    async fn new(options: FleetOptions) -> Result<Self> {
         let program = binaries::knmstate().await?;
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.admit_product(&Settings::default()).await?;
-        let mut fleet = Fleet::new(&lab, &api, making).await?;
+        api.install_product_objects(&Settings::default()).await?;
+        let mut fleet = Fleet::new(&lab, &api, options).await?;
         fleet.start().await?;
         let controllers = RoleSetup::controller(&lab, &api, program).await?;
         let (policies, enactments) = (Api::all(api.client()), Api::all(api.client()));
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sets a label of a node, or takes it off.
+    /// Sets or removes a label of a node.
     async fn label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.api.client());
         let patch = Patch::Merge(json!({"metadata": {"labels": {key: value}}}));
@@ -78,37 +78,37 @@ impl Cluster {
         Ok(())
     }
 
-    /// Type, reason and message of the condition of a policy that is true.
-    async fn says(&self, policy: &str) -> Result<[String; 3]> {
+    /// Type, reason and message of the true condition of a policy.
+    async fn condition(&self, policy: &str) -> Result<[String; 3]> {
         let policy = self.policies.get(policy).await?;
-        let condition = policy.status.conditions.first_true().context("it says nothing yet")?;
+        let condition = policy.status.conditions.first_true().context("it has no condition yet")?;
         Ok([&condition.type_, &condition.reason, &condition.message].map(String::clone))
     }
 
-    async fn until_says(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
+    async fn until_condition(&self, policy: &str, expected: [&str; 3]) -> Result<()> {
         let reached = wait::until(LIMIT, &format!("{policy} to be {expected:?}"), async || {
-            let says = self.says(policy).await?;
-            ensure!(says == expected, "{says:?}");
+            let condition = self.condition(policy).await?;
+            ensure!(condition == expected, "{condition:?}");
             Ok(())
         })
         .await;
         if reached.is_err() {
-            self.tell().await;
+            self.print_diagnostics().await;
         }
         reached
     }
 
-    /// What can be seen of it, for a test that has failed.
-    async fn tell(&self) {
+    /// Prints all enactments and the logs of the controllers, for a failed test.
+    async fn print_diagnostics(&self) {
         let enactments = self.enactments.list(&ListParams::default()).await;
         for one in enactments.iter().flatten() {
             let order = one.spec.as_ref().map(|spec| (spec.policy_generation, spec.permit));
-            let said = one.status.conditions.first_true().map(|condition| &*condition.message);
+            let message = one.status.conditions.first_true().map(|condition| &*condition.message);
             println!(
-                "{}: ordered {order:?}; says of {}: {}",
+                "{}: order {order:?}; status of generation {}: {}",
                 one.name_any(),
                 one.status.policy_generation,
-                said.unwrap_or_default()
+                message.unwrap_or_default()
             );
         }
         println!("{}", self.controllers.logs(20));

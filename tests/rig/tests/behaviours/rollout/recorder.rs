@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::recording::{Entry, Recording};
+use super::recording::{Entry, RolloutRecording};
 
 /// The server ends a watch by itself after this time, so that one which hangs is noticed.
 const ROUND_SECONDS: u32 = 20;
@@ -26,11 +26,11 @@ const SILENCE: Duration = Duration::from_secs(25);
 const PAUSE: Duration = Duration::from_millis(100);
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// Records from the moment it is made until it is dropped.
+/// Records from its start until it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     enactments: Api<Enactment>,
-    recording: Arc<Mutex<Recording>>,
+    recording: Arc<Mutex<RolloutRecording>>,
     task: JoinHandle<()>,
 }
 
@@ -41,7 +41,7 @@ impl Drop for Recorder {
 }
 
 impl Recorder {
-    /// Begins with what is there, and misses nothing from then on.
+    /// Begins with the existing enactments, and misses no version from then on.
     pub async fn start(enactments: Api<Enactment>) -> Result<Self> {
         let recording = Arc::default();
         let version = list(&enactments, &recording).await?;
@@ -50,12 +50,12 @@ impl Recorder {
     }
 
     /// What is recorded so far.
-    pub fn so_far(&self) -> MutexGuard<'_, Recording> {
+    pub fn so_far(&self) -> MutexGuard<'_, RolloutRecording> {
         lock(&self.recording)
     }
 
-    /// Everything up to what the server has now.
-    pub async fn caught_up(&self) -> Result<Recording> {
+    /// The recording, complete up to the current state of the server.
+    pub async fn caught_up(&self) -> Result<RolloutRecording> {
         wait::until(CATCH_UP, "the recording to be complete", async || {
             let versions = |list: Vec<Enactment>| -> Vec<_> {
                 let mut all: Vec<_> =
@@ -73,11 +73,11 @@ impl Recorder {
     }
 }
 
-async fn record(enactments: Api<Enactment>, recording: Arc<Mutex<Recording>>, mut version: String) {
+async fn record(enactments: Api<Enactment>, recording: Arc<Mutex<RolloutRecording>>, mut version: String) {
     loop {
         match follow(&enactments, &recording, &mut version).await {
             Ok(()) => {}
-            // It no longer has what came after this version: what is lost is lost, and said.
+            // The server no longer has what came after this version: the gap is counted.
             Err(kube::Error::Api(status)) if status.code == 410 => {
                 lock(&recording).gaps += 1;
                 while let Err(error) = list(&enactments, &recording).await.map(|new| version = new) {
@@ -90,16 +90,16 @@ async fn record(enactments: Api<Enactment>, recording: Arc<Mutex<Recording>>, mu
     }
 }
 
-async fn list(enactments: &Api<Enactment>, recording: &Arc<Mutex<Recording>>) -> kube::Result<String> {
+async fn list(enactments: &Api<Enactment>, recording: &Arc<Mutex<RolloutRecording>>) -> kube::Result<String> {
     let list = enactments.list(&ListParams::default()).await?;
     lock(recording).entries.push(Entry::All(list.items));
     Ok(list.metadata.resource_version.unwrap_or_default())
 }
 
-/// Until the server ends it, or says nothing for too long.
+/// Watches until the server ends the watch, or sends nothing for too long.
 async fn follow(
     enactments: &Api<Enactment>,
-    recording: &Arc<Mutex<Recording>>,
+    recording: &Arc<Mutex<RolloutRecording>>,
     version: &mut String,
 ) -> kube::Result<()> {
     let params = WatchParams::default().timeout(ROUND_SECONDS);
@@ -107,9 +107,9 @@ async fn follow(
     while let Ok(Some(event)) = timeout(SILENCE, events.try_next()).await.unwrap_or(Ok(None)) {
         let (new, entry) = match event {
             WatchEvent::Added(one) | WatchEvent::Modified(one) => {
-                (one.resource_version(), Some(Entry::There(Box::new(one))))
+                (one.resource_version(), Some(Entry::Present(Box::new(one))))
             }
-            WatchEvent::Deleted(one) => (one.resource_version(), Some(Entry::Gone(Box::new(one)))),
+            WatchEvent::Deleted(one) => (one.resource_version(), Some(Entry::Deleted(Box::new(one)))),
             WatchEvent::Bookmark(bookmark) => (Some(bookmark.metadata.resource_version), None),
             WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
         };
@@ -119,6 +119,6 @@ async fn follow(
     Ok(())
 }
 
-fn lock(recording: &Arc<Mutex<Recording>>) -> MutexGuard<'_, Recording> {
+fn lock(recording: &Arc<Mutex<RolloutRecording>>) -> MutexGuard<'_, RolloutRecording> {
     recording.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 use knmstate_api::State;
 use serde_json::{Value, json};
 
-use knmstate_api::condition::whole_second;
+use knmstate_api::whole_second;
 
 use super::*;
 
@@ -50,9 +50,20 @@ fn shown() -> Value {
     })
 }
 
+/// The next update, if one may be written at this time; the write has then ended.
+fn next_at(state: &mut NodeState, now: Instant) -> Option<NodeStateUpdate> {
+    let next = state.outbox.take(now);
+    state.outbox.done(&());
+    next.map(|((), update)| update)
+}
+
+fn next(state: &mut NodeState) -> Option<NodeStateUpdate> {
+    next_at(state, Instant::now())
+}
+
 fn next_status(state: &mut NodeState) -> NodeNetworkStateStatus {
-    match state.next(Instant::now()) {
-        Next::Write(Write::Status(status)) => *status,
+    match next(state) {
+        Some(NodeStateUpdate::Status(status)) => *status,
         other => panic!("{other:?}"),
     }
 }
@@ -61,25 +72,25 @@ fn next_status(state: &mut NodeState) -> NodeNetworkStateStatus {
 async fn nothing_is_written_before_the_server_was_asked() {
     let mut state = node_state();
     state.publish(network(1500));
-    assert_eq!(state.next(Instant::now()), Next::Nothing);
+    assert_eq!(next(&mut state), None);
     assert!(!state.is_delivered());
-    state.see(Seen::All(vec![]));
-    assert_eq!(state.next(Instant::now()), Next::Write(Write::Object));
+    state.handle(ObjectEvent::All(vec![]));
+    assert_eq!(next(&mut state), Some(NodeStateUpdate::Object));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_shown_already_is_not_written() {
     let mut state = node_state();
-    state.see(Seen::All(vec![object("1", None, &shown())]));
+    state.handle(ObjectEvent::All(vec![object("1", None, &shown())]));
     state.publish(network(1500));
-    assert_eq!(state.next(Instant::now()), Next::Nothing);
+    assert_eq!(next(&mut state), None);
     assert!(state.is_delivered());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_moves_with_the_network_and_not_with_a_version() {
     let mut state = node_state();
-    state.see(Seen::All(vec![object("1", None, &shown())]));
+    state.handle(ObjectEvent::All(vec![object("1", None, &shown())]));
     state.publish(ReportedNetwork { nmstate_version: "3".to_owned(), ..network(1500) });
     let status = next_status(&mut state);
     assert_eq!(status.handler_nmstate_version, "3");
@@ -89,53 +100,54 @@ async fn the_time_moves_with_the_network_and_not_with_a_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_lacks_its_owner_or_a_label_is_furnished_once() {
+async fn an_object_that_lacks_its_owner_or_a_label_is_completed_once() {
     let mut state = node_state();
     let mut bare = object("1", None, &shown());
     bare.0.as_mut().unwrap().metadata.owner_references = None;
-    state.see(Seen::All(vec![bare.clone()]));
+    state.handle(ObjectEvent::All(vec![bare.clone()]));
     state.publish(network(1500));
-    assert_eq!(state.next(Instant::now()), Next::Write(Write::Object));
-    // A server that drops what it is given is not asked for ever.
-    state.furnished(bare.0.unwrap());
-    assert_eq!(state.next(Instant::now()), Next::Nothing);
+    assert_eq!(next(&mut state), Some(NodeStateUpdate::Object));
+    // A server that drops a field is not sent it for ever.
+    state.object_written(bare.0.unwrap());
+    assert_eq!(next(&mut state), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_one_is_made_again_with_what_is_known() {
+async fn a_deleted_one_is_created_again_with_what_is_known() {
     let mut state = node_state();
-    state.see(Seen::All(vec![object("1", None, &shown())]));
+    state.handle(ObjectEvent::All(vec![object("1", None, &shown())]));
     state.publish(network(1500));
-    state.see(Seen::Gone(object("2", None, &shown())));
-    assert_eq!(state.next(Instant::now()), Next::Write(Write::Object));
-    state.furnished(object("3", None, &json!({})).0.unwrap());
+    state.handle(ObjectEvent::Gone(object("2", None, &shown())));
+    assert_eq!(next(&mut state), Some(NodeStateUpdate::Object));
+    state.object_written(object("3", None, &json!({})).0.unwrap());
     assert_eq!(next_status(&mut state).current_state, Some(network(1500).state));
 }
 
 #[tokio::test(start_paused = true)]
 async fn old_events_after_a_write_cause_no_other_write() {
     let mut state = node_state();
-    state.see(Seen::All(vec![object("1", None, &shown())]));
+    state.handle(ObjectEvent::All(vec![object("1", None, &shown())]));
     state.publish(network(9000));
     let status = next_status(&mut state);
-    state.written(status, "10".to_owned(), Instant::now());
+    state.status_written(status, "10".to_owned(), Instant::now());
     assert!(state.is_delivered());
-    state.see(Seen::Changed(object("9", None, &shown())));
-    state.see(Seen::Gone(object("8", None, &shown())));
-    assert_eq!(state.next(Instant::now()), Next::Nothing);
+    state.handle(ObjectEvent::Changed(object("9", None, &shown())));
+    state.handle(ObjectEvent::Gone(object("8", None, &shown())));
+    assert_eq!(next(&mut state), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_changed_is_put_right_after_a_while() {
+async fn what_another_client_changed_is_written_again_after_a_while() {
     let mut state = node_state();
-    state.see(Seen::All(vec![object("1", None, &shown())]));
+    state.handle(ObjectEvent::All(vec![object("1", None, &shown())]));
     state.publish(network(9000));
     let status = next_status(&mut state);
-    let later = Instant::now() + PEACE;
-    state.written(status, "10".to_owned(), later);
-    state.see(Seen::Changed(object("11", None, &json!({}))));
-    assert_eq!(state.next(Instant::now()), Next::Later(later));
-    assert!(matches!(state.next(later), Next::Write(_)));
+    let later = Instant::now() + MIN_WRITE_INTERVAL;
+    state.status_written(status, "10".to_owned(), later);
+    state.handle(ObjectEvent::Changed(object("11", None, &json!({}))));
+    assert_eq!(next(&mut state), None);
+    assert_eq!(state.outbox.next_at(), Some(later));
+    assert!(next_at(&mut state, later).is_some());
 }
 
 #[test]
@@ -148,10 +160,11 @@ fn a_report_is_asked_for_by_a_new_value_of_the_label() {
         ("4", None, false),
         ("5", Some("b"), true),
     ] {
-        let seen = object(version, refresh, &shown());
-        let seen = if version == "1" { Seen::All(vec![seen]) } else { Seen::Changed(seen) };
-        assert_eq!(state.see(seen), asked, "version {version}");
+        let object = object(version, refresh, &shown());
+        let event =
+            if version == "1" { ObjectEvent::All(vec![object]) } else { ObjectEvent::Changed(object) };
+        assert_eq!(state.handle(event), asked, "version {version}");
     }
-    // Asked while nobody could hear it.
-    assert!(state.see(Seen::All(vec![object("6", Some("c"), &shown())])));
+    // Asked while the handler was not connected.
+    assert!(state.handle(ObjectEvent::All(vec![object("6", Some("c"), &shown())])));
 }

@@ -1,4 +1,4 @@
-use kube::core::error_boundary::InvalidObject;
+use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,8 +21,8 @@ fn read(enactment: Value) -> DeserializeGuard<NodeNetworkConfigurationEnactment>
 
 fn reader() -> (Reader, watch::Receiver<Option<Arc<Orders>>>) {
     let (sender, orders) = watch::channel(None);
-    let desk = Arc::new(Desk::new(Enactments::default()));
-    (Reader::new("n".to_owned(), sender, desk), orders)
+    let statuses = Arc::new(SharedOutbox::new(EnactmentStatuses::default()));
+    (Reader::new("n".to_owned(), sender, statuses), orders)
 }
 
 /// The policies with their generations, if they were given on since the last look.
@@ -38,21 +38,21 @@ fn given(orders: &mut watch::Receiver<Option<Arc<Orders>>>) -> Option<String> {
 fn only_what_is_to_be_done_makes_new_orders() {
     let (mut reader, mut orders) = reader();
     assert_eq!(given(&mut orders).as_deref(), None);
-    reader.see(Seen::All(vec![]));
+    reader.handle(ObjectEvent::All(vec![]));
     assert_eq!(given(&mut orders).as_deref(), Some(""), "none is an answer");
 
     let said = json!({"policyGeneration": 1});
-    reader.see(Seen::Changed(read(enactment("n", "a", 1, &json!({})))));
+    reader.handle(ObjectEvent::Changed(read(enactment("n", "a", 1, &json!({})))));
     assert_eq!(given(&mut orders).as_deref(), Some("a@1"));
-    reader.see(Seen::Changed(read(enactment("n", "a", 1, &said))));
+    reader.handle(ObjectEvent::Changed(read(enactment("n", "a", 1, &said))));
     assert_eq!(given(&mut orders).as_deref(), None, "a status is no order");
-    reader.see(Seen::All(vec![read(enactment("n", "a", 1, &said))]));
+    reader.handle(ObjectEvent::All(vec![read(enactment("n", "a", 1, &said))]));
     assert_eq!(given(&mut orders).as_deref(), None, "the same again is nothing new");
-    reader.see(Seen::Changed(read(enactment("n", "a", 2, &said))));
+    reader.handle(ObjectEvent::Changed(read(enactment("n", "a", 2, &said))));
     assert_eq!(given(&mut orders).as_deref(), Some("a@2"));
     let order = orders.borrow().clone().unwrap()["a"].clone();
     assert_eq!(order.status.unwrap().policy_generation, 1, "what was said is handed on");
-    reader.see(Seen::Gone(read(enactment("n", "a", 2, &said))));
+    reader.handle(ObjectEvent::Gone(read(enactment("n", "a", 2, &said))));
     assert_eq!(given(&mut orders).as_deref(), Some(""));
 }
 
@@ -65,8 +65,9 @@ fn what_is_no_order_of_this_node_is_ignored() {
     let mut of_kubernetes_nmstate = enactment("n", "b", 1, &json!({}));
     of_kubernetes_nmstate.as_object_mut().unwrap().remove("spec");
     for ignored in [of_another_node, with_a_false_name, of_kubernetes_nmstate] {
-        reader.see(Seen::All(vec![read(ignored.clone()), read(enactment("n", "c", 1, &json!({})))]));
-        reader.see(Seen::Changed(read(ignored)));
+        reader
+            .handle(ObjectEvent::All(vec![read(ignored.clone()), read(enactment("n", "c", 1, &json!({})))]));
+        reader.handle(ObjectEvent::Changed(read(ignored)));
     }
     assert_eq!(given(&mut orders).as_deref(), Some("c@1"));
 }
@@ -76,11 +77,11 @@ fn an_order_in_unknown_words_leaves_the_one_before_in_force() {
     let (mut reader, mut orders) = reader();
     let mut strange = enactment("n", "a", 2, &json!({}));
     strange["spec"]["permit"] = json!("Dance");
-    reader.see(Seen::All(vec![read(strange.clone())]));
+    reader.handle(ObjectEvent::All(vec![read(strange.clone())]));
     assert_eq!(given(&mut orders).as_deref(), Some(""));
-    reader.see(Seen::Changed(read(enactment("n", "a", 1, &json!({})))));
+    reader.handle(ObjectEvent::Changed(read(enactment("n", "a", 1, &json!({})))));
     assert_eq!(given(&mut orders).as_deref(), Some("a@1"));
-    reader.see(Seen::Changed(read(strange.clone())));
-    reader.see(Seen::All(vec![read(strange)]));
+    reader.handle(ObjectEvent::Changed(read(strange.clone())));
+    reader.handle(ObjectEvent::All(vec![read(strange)]));
     assert_eq!(given(&mut orders).as_deref(), None);
 }

@@ -13,7 +13,7 @@ fn policy(name: &str, spec: &Value) -> String {
     format!("---\n{policy:#}\n")
 }
 
-fn card(name: &str) -> Value {
+fn nic(name: &str) -> Value {
     json!({ "name": name, "type": "ethernet", "state": "up", "ipv6": { "enabled": false }, "ipv4": { "enabled": true,
         "dhcp": false, "address": [{ "ip": "10.0.0.1", "prefix-length": 24 }] } })
 }
@@ -25,8 +25,7 @@ fn given(rendered: &Rendered) -> Given {
 #[test]
 fn a_policy_becomes_private_files_of_its_pool() {
     let rendered =
-        render(&args(), &policy("net", &json!({ "desiredState": { "interfaces": [card("eth1")] } })))
-            .unwrap();
+        render(&args(), &policy("net", &json!({ "desiredState": { "interfaces": [nic("eth1")] } }))).unwrap();
     assert_eq!(rendered.remarks, [""; 0]);
     let object = &rendered.object;
     assert_eq!(object["metadata"]["name"], "99-worker-nmstate-net");
@@ -41,7 +40,7 @@ fn a_policy_becomes_private_files_of_its_pool() {
 #[test]
 fn the_same_policy_gives_the_same_bytes() {
     let example = include_str!("../../../../../../examples/vlan/on-bond.yaml");
-    let text = |rendered: &Rendered| knmstate_agent::yaml::document(&rendered.object).unwrap();
+    let text = |rendered: &Rendered| knmstate_files::yaml::document(&rendered.object).unwrap();
     let once = render(&args(), example).unwrap();
     let written = text(&once);
     for _ in 0..20 {
@@ -59,7 +58,7 @@ fn the_same_policy_gives_the_same_bytes() {
         once.remarks,
         [
             "p.yaml: policy bond-with-vlan: maxUnavailable, rollout of the policy has no effect in a MachineConfig",
-            "p.yaml: policy bond-with-vlan: eth1, eth2 are taken for network cards, because the document only names \
+            "p.yaml: policy bond-with-vlan: eth1, eth2 are taken for NICs, because the document only names \
              them; describe those that are something else",
             "p.yaml: policy bond-with-vlan: bond0 is without ipv4, because the document does not mention it",
             "p.yaml: policy bond-with-vlan: bond0, bond0.102 are without ipv6, because the document does not mention it",
@@ -69,7 +68,7 @@ fn the_same_policy_gives_the_same_bytes() {
 
 #[test]
 fn a_bare_state_is_named_after_its_file_and_several_policies_need_a_name() {
-    let state = json!({ "interfaces": [card("eth1")] }).to_string();
+    let state = json!({ "interfaces": [nic("eth1")] }).to_string();
     let name = |file: &str, name: Option<&str>, text: &str| {
         let args = Args { file: file.into(), name: name.map(str::to_owned), ..args() };
         render(&args, text).map(|rendered| rendered.object["metadata"]["name"].as_str().unwrap().to_owned())
@@ -79,7 +78,7 @@ fn a_bare_state_is_named_after_its_file_and_several_policies_need_a_name() {
     assert!(name("-", None, &state).unwrap_err().contains("standard input: the state has no name"));
     assert!(name("A_b.yaml", None, &state).unwrap_err().contains("give another one by --name"));
 
-    let bond = json!({ "desiredState": { "interfaces": [card("eth1")] } });
+    let bond = json!({ "desiredState": { "interfaces": [nic("eth1")] } });
     let route = json!({ "desiredState": { "interfaces": [{ "name": "eth1", "type": "ethernet", "mtu": 1400,
         "ipv4": { "enabled": true } }], "dns-resolver": { "config": { "server": ["10.0.0.53"] } } } });
     let both = policy("a", &bond) + &policy("b", &route);
@@ -127,7 +126,7 @@ fn what_cannot_be_rendered_is_refused_with_policy_and_key() {
 #[test]
 fn nodes_that_the_pool_does_not_mean_are_spoken_of() {
     let remarks = |selector: Value| {
-        let spec = json!({ "nodeSelector": selector, "desiredState": { "interfaces": [card("eth1")] } });
+        let spec = json!({ "nodeSelector": selector, "desiredState": { "interfaces": [nic("eth1")] } });
         render(&args(), &policy("p", &spec)).unwrap().remarks.len()
     };
     assert_eq!(remarks(json!({})), 0);

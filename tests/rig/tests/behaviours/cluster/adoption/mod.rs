@@ -1,7 +1,7 @@
-//! A cluster that was kubernetes-nmstate's: what it has done is taken over as it is, what it has left undone is done,
-//! and what it has left behind is cleared away.
+//! A cluster that kubernetes-nmstate ran on: applied policies are adopted without changes, unfinished ones are
+//! finished, and objects and fields that are not used any more are removed.
 
-mod legacy;
+mod kubernetes_nmstate;
 
 use std::time::Duration;
 
@@ -11,50 +11,54 @@ use rig::{NmNode, Settings, binaries, process::Invocation, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::legacy::{LONG_AGO, Stage};
-use super::{AVAILABLE, Cluster, LIMIT, recording::Recording};
+use self::kubernetes_nmstate::{EnactmentPhase, OLD_TIME};
+use super::{AVAILABLE, Cluster, LIMIT, recording::WatchRecording};
 
-/// As long as this after the last write, nothing follows from it any more.
-const QUIET: Duration = Duration::from_secs(3);
+/// How long after the last write no other write can follow from it.
+const QUIET_TIME: Duration = Duration::from_secs(3);
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_kubernetes_nmstate_has_left_is_adopted_without_applying_it_again() -> Result<()> {
+async fn objects_of_kubernetes_nmstate_are_adopted_without_applying_them_again() -> Result<()> {
     let cluster = Cluster::new(3, |_, node| node).await?;
-    leave_behind(&cluster).await?;
+    create_legacy_objects(&cluster).await?;
     let installed = cluster.install(&Settings::default()).await?;
-    // Everything of the second node is as ordered. The others have work to do, but not on this bridge.
+    // The second node has everything applied. The others have changes to make, but not to this bridge.
     let untouched = &cluster.nodes[1];
-    let monitor = untouched.monitor(&cluster.lab.folder().join("monitor.log")).await?;
+    let monitor = untouched.monitor(&cluster.lab.directory().join("monitor.log")).await?;
     let all_profiles = profiles(untouched, "*").await?;
     let mut of_bridge = Vec::new();
     for node in &cluster.nodes {
         of_bridge.push(profiles(node, "br1* eth1*").await?);
     }
     let (policies, enactments) =
-        (Recording::start(&cluster.policies).await?, Recording::start(&cluster.enactments).await?);
+        (WatchRecording::start(&cluster.policies).await?, WatchRecording::start(&cluster.enactments).await?);
 
     let _controllers = [installed.controllers.start("first")?, installed.controllers.start("second")?];
     let _handlers = cluster.handlers(&installed).await?;
     for policy in ["halfway", "failed"] {
-        cluster.until_says(policy, AVAILABLE).await?;
+        cluster.until_condition(policy, AVAILABLE).await?;
     }
-    is_cleared_away(&cluster).await?;
-    quiet(&cluster).await?;
+    wait_until_cleaned_up(&cluster).await?;
+    wait_until_quiet(&cluster).await?;
 
-    assert_eq!(monitor.heard(), "", "the kernel of the second node was told something");
+    assert_eq!(monitor.messages(), "", "the network of the second node was changed");
     assert_eq!(profiles(untouched, "*").await?, all_profiles);
-    assert_eq!(checkpoints(&cluster, untouched)?, 1, "one was made when it was prepared");
+    assert_eq!(checkpoints(&cluster, untouched)?, 1, "there is only the one of the preparation");
     for (node, before) in cluster.nodes.iter().zip(&of_bridge) {
         assert_eq!(profiles(node, "br1* eth1*").await?, *before, "{}", node.name());
-        ensure!(node.snapshot().await?.mentions("br3"), "{} was to get what it lacked", node.name());
+        ensure!(
+            node.snapshot().await?.mentions("br3"),
+            "{} did not get the bridge that it lacked",
+            node.name()
+        );
     }
 
     for seen in policies.seen().iter().filter(|policy| policy.name_any() == "bridge") {
-        let condition = seen.status.conditions.first_true().context("it says nothing")?;
+        let condition = seen.status.conditions.first_true().context("it has no condition")?;
         let since = condition.last_transition_time.as_ref().map(|time| time.0.to_string());
         assert_eq!(condition.type_, "Available", "it flaps");
-        assert_eq!(since.as_deref(), Some(LONG_AGO), "it flaps");
+        assert_eq!(since.as_deref(), Some(OLD_TIME), "it flaps");
     }
     let of_nodes = NODES.map(|node| format!("{node}.bridge"));
     for seen in enactments.seen().iter().filter(|one| of_nodes.contains(&one.name_any())) {
@@ -62,64 +66,70 @@ async fn what_kubernetes_nmstate_has_left_is_adopted_without_applying_it_again()
         ensure!(seen.status.conditions.is_true("Available"), "{status}");
         ensure!(status["capturedStates"] == captured(), "{status}");
     }
-    ensure!(cluster.events_of("bridge").await?.is_empty(), "nothing has happened to it");
+    ensure!(cluster.events_of("bridge").await?.is_empty(), "there are events of an unchanged policy");
     Ok(())
 }
 
-/// What nmstate was told on all nodes, on some, and what was said of it.
-async fn leave_behind(cluster: &Cluster) -> Result<()> {
+/// Applies bridges to all nodes and to some, and creates the objects that kubernetes-nmstate would have for them.
+async fn create_legacy_objects(cluster: &Cluster) -> Result<()> {
     let program = binaries::apply_state().await?.display().to_string();
     for (node, bridges) in cluster.nodes.iter().zip([&[][..], &["br2", "br3"], &[]]) {
         let mut interfaces = vec![bridge("br1", &json!(1400), &json!([{"name": "eth1"}]))];
         interfaces.extend(bridges.iter().map(|name| bridge(name, &json!(1500), &json!([]))));
         let document = json!({"interfaces": interfaces}).to_string();
         node.exec_with(Invocation::new([&program]).stdin(document), LIMIT).await?.success()?;
-        node.end_checks_for_duplicates().await?;
+        node.wait_for_duplicate_address_detection().await?;
     }
 
     let (t, f, u) = ("True", "False", "Unknown");
     let spec = json!({
-        "capture": {"card": "interfaces.name==\"eth1\""},
+        "capture": {"nic": "interfaces.name==\"eth1\""},
         "desiredState": {"interfaces": [bridge(
             "br1",
-            &json!("{{ capture.card.interfaces.0.mtu }}"),
-            &json!([{"name": "{{ capture.card.interfaces.0.name }}"}]),
+            &json!("{{ capture.nic.interfaces.0.mtu }}"),
+            &json!([{"name": "{{ capture.nic.interfaces.0.name }}"}]),
         )]},
     });
-    let said = ([t, f, f, f], "SuccessfullyConfigured", AVAILABLE[2]);
-    // From a version that counted in another way.
-    let counters = json!({"unavailableNodeCount": 0, "lastUnavailableNodeCountUpdate": LONG_AGO});
-    legacy::policy(cluster, "bridge", &spec, said, &counters).await?;
+    let conditions = ([t, f, f, f], "SuccessfullyConfigured", AVAILABLE[2]);
+    // The counters of an older version.
+    let counters = json!({"unavailableNodeCount": 0, "lastUnavailableNodeCountUpdate": OLD_TIME});
+    kubernetes_nmstate::policy(cluster, "bridge", &spec, conditions, &counters).await?;
     let done = json!({"capturedStates": captured(), "features": [],
         "desiredState": {"interfaces": [bridge("br1", &json!(1400), &json!([{"name": "eth1"}]))]}});
     for node in NODES {
-        legacy::enactment(cluster, node, "bridge", Stage::Available, &done).await?;
-        legacy::node_state(cluster, node).await?;
+        kubernetes_nmstate::enactment(cluster, node, "bridge", EnactmentPhase::Available, &done).await?;
+        kubernetes_nmstate::node_state(cluster, node).await?;
     }
 
     let of = |name: &str| json!({"desiredState": {"interfaces": [bridge(name, &json!(1500), &json!([]))]}});
-    let said = ([u, u, t, f], "ConfigurationProgressing", "Policy is progressing 1/3 nodes finished");
+    let conditions = ([u, u, t, f], "ConfigurationProgressing", "Policy is progressing 1/3 nodes finished");
     let counters = json!({"unavailableNodeCountMap": {"1": 1, "2": 2}});
-    legacy::policy(cluster, "halfway", &of("br2"), said, &counters).await?;
-    for (node, stage) in NODES.into_iter().zip([Stage::Progressing, Stage::Available, Stage::Pending]) {
-        legacy::enactment(cluster, node, "halfway", stage, &of("br2")).await?;
+    kubernetes_nmstate::policy(cluster, "halfway", &of("br2"), conditions, &counters).await?;
+    for (node, phase) in NODES.into_iter().zip([
+        EnactmentPhase::Progressing,
+        EnactmentPhase::Available,
+        EnactmentPhase::Pending,
+    ]) {
+        kubernetes_nmstate::enactment(cluster, node, "halfway", phase, &of("br2")).await?;
     }
 
     let message = "1/3 nodes failed to configure, 1 nodes aborted configuration";
-    let said = ([f, t, f, f], "FailedToConfigure", message);
+    let conditions = ([f, t, f, f], "FailedToConfigure", message);
     let counters = json!({"unavailableNodeCountMap": {"2": 1}, "unavailableNodeCount": 1});
-    legacy::policy(cluster, "failed", &of("br3"), said, &counters).await?;
-    for (node, stage) in NODES.into_iter().zip([Stage::Failed, Stage::Available, Stage::Aborted]) {
+    kubernetes_nmstate::policy(cluster, "failed", &of("br3"), conditions, &counters).await?;
+    for (node, phase) in
+        NODES.into_iter().zip([EnactmentPhase::Failed, EnactmentPhase::Available, EnactmentPhase::Aborted])
+    {
         let mut status = of("br3");
-        if matches!(stage, Stage::Failed) {
+        if matches!(phase, EnactmentPhase::Failed) {
             status["retryCount"] = json!({"2": 5});
         }
-        legacy::enactment(cluster, node, "failed", stage, &status).await?;
+        kubernetes_nmstate::enactment(cluster, node, "failed", phase, &status).await?;
     }
 
-    // Their policy, or their node, is gone.
+    // Their policy or their node was deleted.
     for (node, policy) in [("node1", "gone"), ("node2", "gone"), ("node9", "bridge")] {
-        legacy::enactment(cluster, node, policy, Stage::Available, &json!({})).await?;
+        kubernetes_nmstate::enactment(cluster, node, policy, EnactmentPhase::Available, &json!({})).await?;
     }
     Ok(())
 }
@@ -129,16 +139,16 @@ fn bridge(name: &str, mtu: &Value, ports: &Value) -> Value {
         "bridge": {"options": {"stp": {"enabled": false}}, "port": ports}})
 }
 
-/// What the card was like before there was a bridge; it is not so any more.
+/// The NIC as it was captured before the bridge existed; it has changed since.
 fn captured() -> Value {
-    json!({"card": {
+    json!({"nic": {
         "state": {"interfaces": [{"name": "eth1", "type": "ethernet", "state": "up", "mtu": 1400}]},
-        "metaInfo": {"version": "2", "time": LONG_AGO},
+        "metaInfo": {"version": "2", "time": OLD_TIME},
     }})
 }
 
-async fn is_cleared_away(cluster: &Cluster) -> Result<()> {
-    wait::until(LIMIT, "what is of no use any more to be gone", async || {
+async fn wait_until_cleaned_up(cluster: &Cluster) -> Result<()> {
+    wait::until(LIMIT, "unused objects and fields to be removed", async || {
         let all = cluster.enactments.list(&ListParams::default()).await?;
         let mut names: Vec<String> = all.iter().map(kube::ResourceExt::name_any).collect();
         names.sort();
@@ -164,33 +174,33 @@ async fn is_cleared_away(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Waits until the handlers have had nothing to write for a while.
-async fn quiet(cluster: &Cluster) -> Result<()> {
+/// Waits until the handlers have not written anything for a while.
+async fn wait_until_quiet(cluster: &Cluster) -> Result<()> {
     let mut known = (0, Instant::now());
-    wait::until(LIMIT, "the handlers to be quiet", async || {
+    wait::until(LIMIT, "the handlers to stop writing", async || {
         let writes = cluster.api.writes_of_handlers().await?;
         if writes != known.0 {
             known = (writes, Instant::now());
         }
-        ensure!(known.1.elapsed() >= QUIET, "{writes} writes");
+        ensure!(known.1.elapsed() >= QUIET_TIME, "{writes} writes");
         Ok(())
     })
     .await
 }
 
-/// Profiles of NetworkManager: what they say, and since when.
+/// The profiles of NetworkManager: inode, time and checksum of each.
 async fn profiles(node: &NmNode, names: &str) -> Result<String> {
     let script = format!(
         "cd /etc/NetworkManager/system-connections && for file in $(ls {names} 2>/dev/null); do \
          stat --format='%n %i %y' $file; sha256sum $file; done"
     );
     let found = node.exec(["sh", "-c", &script]).await?.success()?;
-    ensure!(found.contains("br1"), "there are none: {found}");
+    ensure!(found.contains("br1"), "there are no profiles: {found}");
     Ok(found)
 }
 
-/// How many checkpoints NetworkManager has made so far.
+/// How many checkpoints NetworkManager has created until now.
 fn checkpoints(cluster: &Cluster, node: &NmNode) -> Result<usize> {
-    let log = cluster.lab.folder().join(node.name()).join("NetworkManager.log");
+    let log = cluster.lab.directory().join(node.name()).join("NetworkManager.log");
     Ok(std::fs::read_to_string(log)?.matches("op=\"checkpoint-create\"").count())
 }

@@ -1,0 +1,177 @@
+use super::*;
+use crate::certificates::{
+    authority::{CertificateAuthority, WebhookNames},
+    certificate::CertificatePair,
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Ten hours for an authority with two of overlap; four for a certificate with one of overlap.
+fn intervals() -> RotationIntervals {
+    RotationIntervals {
+        authority: 10 * HOUR,
+        authority_overlap: 2 * HOUR,
+        certificate: 4 * HOUR,
+        certificate_overlap: HOUR,
+    }
+}
+
+fn at(minutes: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + 60 * minutes).expect("a time")
+}
+
+fn authority(made: i64) -> CertificatePair {
+    CertificateAuthority::make(at(made), intervals().authority).expect("an authority")
+}
+
+fn issued(by: &CertificatePair, made: i64) -> CertificatePair {
+    let names = WebhookNames { service: "s".to_owned(), namespace: "n".to_owned() };
+    CertificateAuthority::read(by)
+        .and_then(|by| by.issue(&names, at(made), intervals().certificate).ok())
+        .expect("a certificate")
+}
+
+fn leaf(pair: &CertificatePair) -> Certificate {
+    pair.leaf().expect("a sound pair")
+}
+
+/// One published authority and a certificate signed by it, both from minute 0.
+fn rotated() -> (CertificateState, CertificatePair) {
+    let root = authority(0);
+    let known = CertificateState {
+        authority: Some(leaf(&root)),
+        serving: Some(leaf(&issued(&root, 0))),
+        bundles: vec![vec![leaf(&root)]; 2],
+        ..CertificateState::default()
+    };
+    (known, root)
+}
+
+fn step(known: &CertificateState, minute: i64) -> RotationStep {
+    next_step(known, &intervals(), at(minute))
+}
+
+#[test]
+fn a_fresh_cluster_gets_authority_trust_and_certificate_in_this_order() {
+    let mut known = CertificateState { bundles: vec![Vec::new()], ..CertificateState::default() };
+    assert_eq!(step(&known, 0), RotationStep::MakeAuthority);
+    let root = authority(0);
+    known.authority = Some(leaf(&root));
+    assert_eq!(step(&known, 0), RotationStep::Publish);
+    known.bundles = vec![trusted(&known, &[], at(0))];
+    assert_eq!(step(&known, 0), RotationStep::Issue);
+    known.serving = Some(leaf(&issued(&root, 0)));
+    assert_eq!(step(&known, 0), RotationStep::Wait { until: at(180) });
+}
+
+#[test]
+fn a_certificate_is_replaced_before_its_end() {
+    let (known, _) = rotated();
+    assert_eq!(step(&known, 179), RotationStep::Wait { until: at(180) });
+    assert_eq!(step(&known, 180), RotationStep::Issue);
+    assert_eq!(step(&known, 500), RotationStep::MakeAuthority);
+}
+
+#[test]
+fn an_authority_is_replaced_and_both_are_trusted_before_anything_is_signed() {
+    let (mut known, old) = rotated();
+    known.serving = Some(leaf(&issued(&old, 470)));
+    assert_eq!(step(&known, 479), RotationStep::Wait { until: at(480) });
+    assert_eq!(step(&known, 480), RotationStep::MakeAuthority);
+
+    let new = authority(480);
+    known.authority = Some(leaf(&new));
+    known.previous = vec![leaf(&old)];
+    assert_eq!(step(&known, 480), RotationStep::Publish);
+    known.bundles[0] = trusted(&known, &known.bundles[0], at(480));
+    assert_eq!(known.bundles[0], [leaf(&new), leaf(&old)]);
+    assert_eq!(step(&known, 480), RotationStep::Publish, "one of the webhooks does not trust it yet");
+    known.bundles[1] = trusted(&known, &known.bundles[1], at(480));
+    // API servers have a minute, counted from when this controller first saw the bundle.
+    assert_eq!(step(&known, 480), RotationStep::Wait { until: at(481) });
+    known.published_since = Some(at(480));
+    assert_eq!(step(&known, 480), RotationStep::Wait { until: at(481) });
+    assert_eq!(step(&known, 481), RotationStep::Issue);
+
+    known.serving = Some(leaf(&issued(&new, 481)));
+    assert_eq!(step(&known, 481), RotationStep::Wait { until: at(600) }, "the end of the old one");
+    assert_eq!(step(&known, 600), RotationStep::Publish);
+    known.bundles.iter_mut().for_each(|bundle| bundle.retain(|certificate| *certificate == leaf(&new)));
+    assert_eq!(step(&known, 600), RotationStep::Wait { until: at(661) });
+}
+
+#[test]
+fn what_the_api_server_cannot_trust_is_replaced_at_once() {
+    let (known, root) = rotated();
+    let stranger = authority(0);
+    for serving in [None, Some(leaf(&issued(&stranger, 0)))] {
+        assert_eq!(step(&CertificateState { serving, ..known.clone() }, 1), RotationStep::Issue);
+    }
+    // It has expired while no controller was running.
+    let ended = CertificateState { serving: Some(leaf(&issued(&root, -600))), ..known.clone() };
+    assert_eq!(step(&ended, 1), RotationStep::Issue);
+    // Another client has emptied the bundles.
+    assert_eq!(
+        step(&CertificateState { bundles: vec![Vec::new()], ..known.clone() }, 1),
+        RotationStep::Publish
+    );
+    // Before any webhook is configured.
+    assert_eq!(
+        step(&CertificateState { bundles: Vec::new(), ..known }, 1),
+        RotationStep::Wait { until: at(180) }
+    );
+}
+
+#[test]
+fn trusted_authorities_of_others_stay_until_they_expire() {
+    let (known, root) = rotated();
+    let theirs = leaf(&authority(-300));
+    let bundle = trusted(&known, std::slice::from_ref(&theirs), at(0));
+    assert_eq!(bundle, [leaf(&root), theirs.clone()]);
+    assert_eq!(trusted(&known, &bundle, at(300)), [leaf(&root)]);
+}
+
+/// At every minute, and also after an interruption, the steps come to an end, and no certificate is served that is not
+/// trusted.
+#[test]
+fn every_rotation_ends() {
+    let (mut known, mut root) =
+        (CertificateState { bundles: vec![Vec::new(); 2], ..CertificateState::default() }, authority(0));
+    for minute in (0..3000).step_by(7) {
+        for turn in 0.. {
+            assert!(turn < 8, "no end at minute {minute}: {known:?}");
+            if is_published(&known, at(minute)) {
+                known.published_since.get_or_insert(at(minute));
+            } else {
+                known.published_since = None;
+            }
+            match step(&known, minute) {
+                RotationStep::MakeAuthority => {
+                    root = authority(minute);
+                    let previous = known.authority.take().into_iter().chain(known.previous.drain(..));
+                    known.previous = previous.filter(|old| at(minute) < old.not_after).collect();
+                    known.authority = Some(leaf(&root));
+                }
+                RotationStep::Publish => {
+                    // One webhook at a time, as after a crash in between.
+                    let wrong = known
+                        .bundles
+                        .iter()
+                        .position(|bundle| trusted(&known, bundle, at(minute)) != *bundle);
+                    let wrong = wrong.expect("a bundle to publish");
+                    known.bundles[wrong] = trusted(&known, &known.bundles[wrong], at(minute));
+                }
+                RotationStep::Issue => known.serving = Some(leaf(&issued(&root, minute))),
+                RotationStep::Wait { until } => {
+                    assert!(until > at(minute));
+                    break;
+                }
+            }
+            if let Some(serving) = known.serving.as_ref().filter(|serving| serving.is_valid_at(at(minute))) {
+                for bundle in &known.bundles {
+                    assert!(bundle.iter().any(|trusted| serving.is_signed_by(trusted)), "at minute {minute}");
+                }
+            }
+        }
+    }
+}
