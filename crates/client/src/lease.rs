@@ -17,8 +17,11 @@ use tokio::{
 
 use crate::{
     call::{CallError, FailureLog, within},
+    leadership::{WriteDeadline, time_since_boot},
     watch::{self, ObjectEvent, Selection, is_older},
 };
+
+pub use crate::leadership::Leadership;
 
 /// How long to wait after a failure before the next attempt.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -37,36 +40,6 @@ pub struct LeaseOptions {
     pub terms: LeaseTiming,
     /// The clock, for the times in the Lease. They are for readers; no decision depends on them.
     pub now: fn() -> Timestamp,
-}
-
-/// Whether this process leads, and until when it may write.
-#[derive(Clone, Debug)]
-pub struct Leadership(channel::Receiver<Option<Instant>>);
-
-impl Leadership {
-    /// Until when this process may write; `None` when it must not.
-    pub fn may_write_until(&self) -> Option<Instant> {
-        self.0.borrow().filter(|until| *until > Instant::now())
-    }
-
-    /// Waits until this process leads.
-    pub async fn gained(&mut self) {
-        while self.may_write_until().is_none() {
-            if self.0.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-        }
-    }
-
-    /// Waits until it no longer does.
-    pub async fn lost(&mut self) {
-        while let Some(until) = self.may_write_until() {
-            tokio::select! {
-                changed = self.0.changed() => if changed.is_err() { return },
-                () = sleep_until(until) => {}
-            }
-        }
-    }
 }
 
 /// Acquires and renews the lease in the background, until dropped.
@@ -104,10 +77,11 @@ impl LeaderElector {
             start: Instant::now(),
             lease: LeaseState::Unread,
             renewed: None,
+            renewed_since_boot: Duration::ZERO,
             failures,
         };
         task.spawn(election.run(events, stopped));
-        Self { leadership: Leadership(leadership), stop, task }
+        Self { leadership: Leadership::new(leadership, time_since_boot), stop, task }
     }
 
     /// Whether this process leads; clones are kept up to date.
@@ -137,10 +111,13 @@ enum LeaseState {
 struct Election {
     api: Api<Lease>,
     options: LeaseOptions,
-    until: channel::Sender<Option<Instant>>,
+    until: channel::Sender<Option<WriteDeadline>>,
     start: Instant,
     lease: LeaseState,
+    /// When the last successful renewal began.
     renewed: Option<Duration>,
+    /// The same time, on the clock that counts suspension.
+    renewed_since_boot: Duration,
     failures: FailureLog,
 }
 
@@ -246,7 +223,10 @@ impl Election {
             LeaseState::Unread | LeaseState::Missing => None,
         };
         let until = may_write_until(&self.options.terms, observed, &self.options.identity, self.renewed);
-        let until = until.map(|until| self.start + until);
+        let until = until.map(|until| WriteDeadline {
+            instant: self.start + until,
+            since_boot: self.renewed_since_boot + self.options.terms.write_within,
+        });
         self.until.send_if_modified(|known| {
             if known.is_none() && until.is_some() {
                 tracing::info!(identity = self.options.identity, "leading");
@@ -259,7 +239,7 @@ impl Election {
 
     /// Writes this process as the holder, unless the Lease has changed since it was read.
     async fn take(&mut self) -> Result<(), CallError> {
-        let began = self.now();
+        let (began, began_since_boot) = (self.now(), time_since_boot());
         let answer = match &self.lease {
             LeaseState::Present { object, .. } => {
                 let mut lease = Lease::clone(object);
@@ -279,6 +259,7 @@ impl Election {
             Ok(lease) => {
                 self.failures.succeeded();
                 self.renewed = Some(began);
+                self.renewed_since_boot = began_since_boot;
                 self.update(lease);
                 self.publish();
                 Ok(())

@@ -13,6 +13,7 @@ pub mod apply;
 pub mod call;
 pub mod connection;
 pub mod discovery;
+mod leadership;
 pub mod lease;
 pub mod outbox;
 pub mod store;
