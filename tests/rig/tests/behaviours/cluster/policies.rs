@@ -26,11 +26,17 @@ async fn examples_do_in_a_cluster_what_they_say() -> Result<()> {
     }
     kubectl_shows_the_known_tables(&cluster).await?;
     for node in &cluster.nodes {
-        let network = node.snapshot().await?;
-        for wanted in ["10.98.0.77", "198.51.100.0/24", "search storage.example.com", "nameserver 10.99.0.53"]
-        {
-            ensure!(network.mentions(wanted), "{wanted} is missing in {}: {network:?}", node.name());
-        }
+        // NetworkManager writes the resolver's file some time after it has confirmed a change of the profile.
+        wait::until(LIMIT, &format!("{} to have the network of all policies", node.name()), async || {
+            let network = node.snapshot().await?;
+            for wanted in
+                ["10.98.0.77", "198.51.100.0/24", "search storage.example.com", "nameserver 10.99.0.53"]
+            {
+                ensure!(network.mentions(wanted), "{wanted} is missing: {network:?}");
+            }
+            Ok(())
+        })
+        .await?;
     }
 
     // The other controller takes over.
