@@ -32,6 +32,15 @@ impl CallError {
         matches!(self, Self::Failed(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound")
     }
 
+    /// Whether the server would refuse the same request again: what was sent is wrong or too large.
+    pub fn is_refusal_of_content(&self) -> bool {
+        let Self::Failed(kube::Error::Api(status)) = self else { return false };
+        // What etcd, or the way to it, finds too large comes as an internal error.
+        let is_too_large = ["request is too large", "message larger than max"];
+        matches!(status.code, 400 | 413 | 422)
+            || (status.code == 500 && is_too_large.iter().any(|text| status.message.contains(text)))
+    }
+
     /// Failures of one kind are logged once.
     fn kind(&self) -> CallErrorKind {
         match self {
@@ -193,6 +202,27 @@ mod tests {
     fn a_missing_right_is_named() {
         let error = refusal(403, "Forbidden", "nodes \"n\" is forbidden: cannot get", "");
         assert_eq!(error.to_string(), "refused as Forbidden (403): nodes \"n\" is forbidden: cannot get");
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_content_is_for_good() {
+        for (code, message, expected) in [
+            (400, "", true),
+            (413, "", true),
+            (422, "", true),
+            (500, "etcdserver: request is too large", true),
+            (500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max", true),
+            (500, "etcdserver: leader changed", false),
+            (401, "", false),
+            (403, "", false),
+            (404, "", false),
+            (409, "", false),
+            (429, "", false),
+            (503, "", false),
+        ] {
+            assert_eq!(refusal(code, "", message, "").is_refusal_of_content(), expected, "{code} {message}");
+        }
+        assert!(!CallError::NoAnswer.is_refusal_of_content());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, io};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use knmstate_document::{Document, is_default_route, objects, text};
@@ -75,7 +76,7 @@ pub fn fit(mut state: Document, bytes: usize) -> (Document, Vec<String>) {
 }
 
 /// The length of the JSON text.
-fn size(state: &Document) -> usize {
+pub fn size(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -87,8 +88,8 @@ fn size(state: &Document) -> usize {
         }
     }
     let mut count = Count(0);
-    // A JSON document can always be serialized, and counting cannot fail.
-    let _ = serde_json::to_writer(&mut count, state);
+    // Documents and objects of the API can always be serialized, and counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 

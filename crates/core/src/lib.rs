@@ -20,6 +20,7 @@
 //! | Which part of a node's network is reported? | [`shown`] |
 //! | Which links are reported in addition? | [`links`] |
 //! | What is left out of a report that is too large? | [`budget`] |
+//! | What is left out of the status of an order that is too large? | [`status_budget`] |
 //! | Which TLS versions and ciphers are used? | [`tls_profile`] |
 //! | How often is the network read while it keeps changing? | [`pace`] |
 //!
@@ -45,6 +46,7 @@ pub mod rollout;
 mod rows;
 mod selection;
 pub mod shown;
+pub mod status_budget;
 pub mod templates;
 pub mod tls_profile;
 

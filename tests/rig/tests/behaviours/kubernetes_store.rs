@@ -10,6 +10,7 @@ use knmstate_api::{
     NodeNetworkConfigurationEnactment as Enactment, NodeNetworkConfigurationEnactmentStatus as Status,
     NodeNetworkState, names,
 };
+use knmstate_client::call::CallError;
 use knmstate_core::probes::ApiAccess;
 use kube::{
     Api, ResourceExt as _,
@@ -387,5 +388,81 @@ async fn a_server_that_was_down_gets_the_latest_status_when_it_is_back() -> Resu
     until_ordered(&mut late.orders(), "a@1 b@1").await?;
     delivered(&late).await?;
     assert_eq!(fixture.states.get(NODE).await?.status.current_state, Some(with_mtu(1500).state));
+    Ok(())
+}
+
+/// Refuses what a handler reports, as definitions of another version may.
+const WITHOUT_FEATURES: &str = r"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: without-features}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [nmstate.io]
+      apiVersions: ['*']
+      operations: [UPDATE]
+      resources: [nodenetworkconfigurationenactments/status]
+  validations:
+  - expression: '!has(object.status.features)'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: without-features}
+spec: {policyName: without-features, validationActions: [Deny]}
+";
+
+#[tokio::test]
+async fn a_status_that_the_server_refuses_is_written_without_what_can_be_missing() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    for policy in ["a", "b", "large", "other"] {
+        fixture.order(NODE, policy, 1).await?;
+    }
+    let patch = async |status: Value| {
+        let params = PatchParams::default();
+        fixture
+            .enactments
+            .patch_status("node1.other", &params, &Patch::Merge(json!({"status": status})))
+            .await
+    };
+    // What is too large is refused for good, in whatever way.
+    let large =
+        |kibibytes: usize| json!({"desiredState": {"hostname": {"config": "x".repeat(kibibytes * 1024)}}});
+    for kibibytes in [1600, 2500, 3500] {
+        let error = CallError::from(patch(large(kibibytes)).await.err().context("it was taken")?);
+        println!("{kibibytes} KiB: {error}");
+        ensure!(error.is_refusal_of_content(), "{error:?}");
+    }
+    fixture.api.kubectl_with(WITHOUT_FEATURES, ["apply", "-f", "-"]).await?.success()?;
+    wait::until(LIMIT, "the rule to hold", async || {
+        let error = CallError::from(patch(json!({"features": ["f"]})).await.err().context("it was taken")?);
+        ensure!(error.is_refusal_of_content(), "{error:?}");
+        Ok(())
+    })
+    .await?;
+
+    let store = fixture.store().await?;
+    let available = json!([{"type": "Available", "status": "True", "reason": "SuccessfullyConfigured"}]);
+    let with = |mut rest: Value| -> Result<Status> {
+        rest["policyGeneration"] = json!(1);
+        rest["conditions"] = available.clone();
+        Ok(serde_json::from_value(rest)?)
+    };
+    store.report_status("a", with(json!({"features": ["f"]}))?);
+    store.report_status("b", with(json!({}))?);
+    store.report_status("large", with(large(2500))?);
+    delivered(&store).await?;
+    for (policy, note) in
+        [("a", "the API server refuses"), ("large", "too large for the API server: desiredState")]
+    {
+        let status = fixture.enactment(policy).await?.status;
+        ensure!(
+            status.conditions.is_true("Available") && status.policy_generation == 1,
+            "{policy}: {status:?}"
+        );
+        ensure!(status.notes.iter().any(|found| found.contains(note)), "{policy}: {:?}", status.notes);
+    }
+    assert_eq!(fixture.enactment("b").await?.status, with(json!({}))?, "others are written as they are");
     Ok(())
 }

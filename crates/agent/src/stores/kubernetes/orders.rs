@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use knmstate_api::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names};
 use knmstate_client::{outbox::SharedOutbox, store::Store, watch::ObjectEvent};
+use knmstate_core::{budget::size, status_budget::budget_beside};
 use kube::ResourceExt as _;
 use tokio::sync::watch;
 
@@ -115,7 +116,11 @@ fn read(
 }
 
 fn stored_status(order: &Order, version: &str) -> StoredStatus {
-    StoredStatus { status: order.status.clone().unwrap_or_default(), version: version.to_owned() }
+    StoredStatus {
+        status: order.status.clone().unwrap_or_default(),
+        version: version.to_owned(),
+        budget: budget_beside(size(&order.spec)),
+    }
 }
 
 /// Once per enactment, for as long as it exists.

@@ -1,4 +1,8 @@
 //! The statuses of the node's enactments: those that were reported, and those that the API server has.
+//!
+//! A status that is too large is cut before it is written. One that the server refuses all the same is not sent again: a
+//! minimal one takes its place, because the rollout waits for it; if the server refuses that, too, the log says so, and
+//! the next status, or a change of the enactment, is tried again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,6 +17,7 @@ use knmstate_client::{
     outbox::{Outbox, Pending, Schedule, SharedOutbox, Writer},
     watch::is_older,
 };
+use knmstate_core::status_budget::{fit, minimal};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -37,15 +42,48 @@ pub struct EnactmentStatuses {
 pub struct StoredStatus {
     pub status: NodeNetworkConfigurationEnactmentStatus,
     pub version: String,
+    /// How large a status of this enactment may be.
+    pub budget: usize,
 }
 
 #[derive(Debug)]
 struct ReportedStatus {
     status: NodeNetworkConfigurationEnactmentStatus,
+    form: Form,
     /// When it may be written. Later than now if the node only waits or works, which may be over in a moment; and if it
     /// was written and another client has changed it, as two clients that disagree must not keep the server busy.
     not_before: Option<Instant>,
     delivered: bool,
+}
+
+/// The form in which a status is written.
+#[derive(Clone, Debug, PartialEq)]
+enum Form {
+    /// Complete, as far as it fits.
+    Full,
+    /// The server has refused the full one; the note says why.
+    Minimal { note: String },
+    /// The server has refused both, when the enactment had this version.
+    GivenUp { version: String },
+}
+
+impl ReportedStatus {
+    /// What the server should have; `None` if it does not take it.
+    fn wanted(&self, stored: &StoredStatus) -> Option<NodeNetworkConfigurationEnactmentStatus> {
+        match self.form_for(stored) {
+            Form::Full => Some(fit(self.status.clone(), stored.budget)),
+            Form::Minimal { note } => Some(minimal(&self.status, note)),
+            Form::GivenUp { .. } => None,
+        }
+    }
+
+    fn form_for(&self, stored: &StoredStatus) -> &Form {
+        match &self.form {
+            // The enactment has changed since.
+            Form::GivenUp { version } if *version != stored.version => &Form::Full,
+            form => form,
+        }
+    }
 }
 
 impl EnactmentStatuses {
@@ -57,7 +95,10 @@ impl EnactmentStatuses {
         let known = self.reported.get(policy).filter(|known| is_passing(&known.status) && !known.delivered);
         let not_before = is_passing(&status)
             .then(|| known.and_then(|known| known.not_before).unwrap_or_else(|| Instant::now() + BRIEF));
-        self.reported.insert(policy.to_owned(), ReportedStatus { status, not_before, delivered: false });
+        self.reported.insert(
+            policy.to_owned(),
+            ReportedStatus { status, form: Form::Full, not_before, delivered: false },
+        );
         self.compare(policy);
     }
 
@@ -90,13 +131,48 @@ impl EnactmentStatuses {
     }
 
     /// A status was written, which made this version.
-    fn written(&mut self, policy: &str, written: StoredStatus, not_before: Instant) {
+    fn written(
+        &mut self,
+        policy: &str,
+        status: NodeNetworkConfigurationEnactmentStatus,
+        version: String,
+        not_before: Instant,
+    ) {
+        let Some(stored) = self.stored.as_ref().and_then(|stored| stored.get(policy)) else { return };
         if let Some(reported) = self.reported.get_mut(policy)
-            && reported.status == written.status
+            && reported.wanted(stored).as_ref() == Some(&status)
         {
             reported.not_before = Some(not_before);
         }
-        self.changed(policy, written);
+        let budget = stored.budget;
+        self.changed(policy, StoredStatus { status, version, budget });
+    }
+
+    /// The server refuses this status, and would refuse it again.
+    fn refused(&mut self, policy: &str, status: &NodeNetworkConfigurationEnactmentStatus, error: &CallError) {
+        let stored = self.stored.as_ref().and_then(|stored| stored.get(policy));
+        let (Some(stored), Some(reported)) = (stored, self.reported.get_mut(policy)) else { return };
+        if reported.wanted(stored).as_ref() != Some(status) {
+            // Another one has been reported meanwhile.
+            return;
+        }
+        reported.not_before = None;
+        if *reported.form_for(stored) == Form::Full {
+            let note =
+                format!("the API server refuses the complete status, which is in the node's ledger: {error}");
+            tracing::warn!(policy, "{note}; the conditions are written without the rest");
+            reported.form = Form::Minimal { note };
+        } else {
+            tracing::error!(
+                policy,
+                "the API server refuses the status of the enactment, and even its conditions alone: {error}. The \
+                 policy cannot learn the result of this node until the next status or a change of the enactment"
+            );
+            reported.form = Form::GivenUp { version: stored.version.clone() };
+            // Nothing is left that could be delivered.
+            reported.delivered = true;
+        }
+        self.compare(policy);
     }
 
     /// Puts the reported status into the outbox if the server has another one.
@@ -104,12 +180,16 @@ impl EnactmentStatuses {
         let stored = self.stored.as_ref().and_then(|stored| stored.get(policy));
         let (Some(stored), Some(reported)) = (stored, self.reported.get_mut(policy)) else { return };
         let key = policy.to_owned();
-        if stored.status == reported.status {
+        let Some(wanted) = reported.wanted(stored) else {
+            self.outbox.cancel(&key);
+            return;
+        };
+        if stored.status == wanted {
             reported.delivered = true;
             self.outbox.cancel(&key);
-        } else if self.outbox.get(&key) != Some(&reported.status) {
+        } else if self.outbox.get(&key) != Some(&wanted) {
             let schedule = Schedule { not_before: reported.not_before, ..Schedule::default() };
-            self.outbox.put(key, reported.status.clone(), schedule);
+            self.outbox.put(key, wanted, schedule);
         }
     }
 }
@@ -152,12 +232,14 @@ impl Writer<EnactmentStatuses> for StatusWriter {
         object.status.clone_from(&status);
         match apply::status(&api, &object, |object| &object.status, HANDLER_FIELD_MANAGER).await {
             Ok(version) => {
-                let written = StoredStatus { status, version };
                 let not_before = Instant::now() + MIN_WRITE_INTERVAL;
-                outbox.change(|statuses| statuses.written(policy, written, not_before));
+                outbox.change(|statuses| statuses.written(policy, status, version, not_before));
             }
             // The enactment was deleted, and its status is of no use any more.
             Err(error) if error.is_not_found() => outbox.change(|statuses| statuses.deleted(policy)),
+            Err(error) if error.is_refusal_of_content() => {
+                outbox.change(|statuses| statuses.refused(policy, &status, &error));
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -165,150 +247,4 @@ impl Writer<EnactmentStatuses> for StatusWriter {
 }
 
 #[cfg(test)]
-mod tests {
-    use knmstate_api::ConditionStatus;
-
-    use super::*;
-
-    fn status(generation: i64) -> NodeNetworkConfigurationEnactmentStatus {
-        NodeNetworkConfigurationEnactmentStatus { policy_generation: generation, ..Default::default() }
-    }
-
-    fn stored(generation: i64, version: &str) -> StoredStatus {
-        StoredStatus { status: status(generation), version: version.to_owned() }
-    }
-
-    fn with(policies: &[&str]) -> EnactmentStatuses {
-        let mut statuses = EnactmentStatuses::default();
-        let all = policies.iter().map(|policy| ((*policy).to_owned(), stored(0, "1")));
-        statuses.listed(all.collect());
-        statuses
-    }
-
-    impl EnactmentStatuses {
-        /// The status that is written next, if one may be written at this time; the write has then ended.
-        fn next_at(&mut self, now: Instant) -> Option<(String, NodeNetworkConfigurationEnactmentStatus)> {
-            let next = self.outbox.take(now);
-            if let Some((policy, _)) = &next {
-                self.outbox.done(policy);
-            }
-            next
-        }
-
-        fn next(&mut self) -> Option<(String, NodeNetworkConfigurationEnactmentStatus)> {
-            self.next_at(Instant::now())
-        }
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "compared with the next update, if any")]
-    fn write(policy: &str, generation: i64) -> Option<(String, NodeNetworkConfigurationEnactmentStatus)> {
-        Some((policy.to_owned(), status(generation)))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_written_before_the_server_was_asked() {
-        let mut statuses = EnactmentStatuses::default();
-        statuses.report("a", status(1));
-        assert_eq!(statuses.next(), None);
-        assert!(!statuses.is_delivered());
-        statuses.listed([("a".to_owned(), stored(0, "1"))].into());
-        assert_eq!(statuses.next(), write("a", 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_the_server_has_is_not_written() {
-        let mut statuses = with(&["a"]);
-        statuses.report("a", status(0));
-        assert_eq!(statuses.next(), None);
-        assert!(statuses.is_delivered());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_old_event_after_a_write_causes_no_other_write() {
-        let mut statuses = with(&["a"]);
-        statuses.report("a", status(2));
-        statuses.written("a", stored(2, "10"), Instant::now());
-        statuses.changed("a", stored(1, "9"));
-        assert_eq!(statuses.next(), None);
-        assert!(statuses.is_delivered());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_another_client_changed_is_written_again_after_a_while() {
-        let mut statuses = with(&["a"]);
-        let later = Instant::now() + MIN_WRITE_INTERVAL;
-        statuses.report("a", status(2));
-        statuses.written("a", stored(2, "10"), later);
-        statuses.changed("a", stored(1, "11"));
-        assert_eq!(statuses.next(), None);
-        assert_eq!(statuses.outbox.next_at(), Some(later));
-        assert!(statuses.is_delivered(), "it was, once");
-        assert_eq!(statuses.next_at(later), write("a", 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_newer_status_takes_the_place_of_the_one_before() {
-        let mut statuses = with(&["a"]);
-        statuses.report("a", status(1));
-        let (policy, first) = statuses.outbox.take(Instant::now()).unwrap();
-        assert_eq!(first, status(1));
-        statuses.report("a", status(2));
-        // The response to an older one does not delay the newer one.
-        let later = Instant::now() + Duration::from_mins(1);
-        statuses.written(&policy, stored(1, "5"), later);
-        statuses.outbox.done(&policy);
-        assert!(!statuses.is_delivered());
-        assert_eq!(statuses.next(), write("a", 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_may_be_over_in_a_moment_is_not_written_at_once() {
-        let at = |type_: &str| {
-            let mut status = status(1);
-            status.conditions.set(type_, ConditionStatus::True, "", "", jiff::Timestamp::UNIX_EPOCH);
-            status
-        };
-        let written = |status| Some(("a".to_owned(), status));
-        let mut statuses = with(&["a"]);
-        let soon = Instant::now() + BRIEF;
-        statuses.report("a", at(PENDING));
-        assert_eq!(statuses.next(), None);
-        assert_eq!(statuses.outbox.next_at(), Some(soon));
-        tokio::time::advance(BRIEF / 2).await;
-        statuses.report("a", at(PROGRESSING));
-        assert_eq!(statuses.next(), None);
-        assert_eq!(statuses.outbox.next_at(), Some(soon), "both together are as long");
-        assert_eq!(statuses.next_at(soon), written(at(PROGRESSING)));
-        statuses.report("a", at("Available"));
-        assert_eq!(statuses.next(), written(at("Available")));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_that_cannot_be_written_does_not_hold_up_the_others() {
-        let mut statuses = with(&["a", "b", "c"]);
-        for policy in ["a", "b", "c"] {
-            statuses.report(policy, status(1));
-        }
-        let fail = |statuses: &mut EnactmentStatuses| {
-            let (policy, status) = statuses.outbox.take(Instant::now())?;
-            statuses.outbox.failed(policy.clone(), status, Instant::now());
-            Some(policy)
-        };
-        assert_eq!(fail(&mut statuses).as_deref(), Some("a"));
-        assert_eq!([statuses.next(), statuses.next(), statuses.next()], [write("b", 1), write("c", 1), None]);
-        tokio::time::advance(Duration::from_secs(30)).await;
-        assert_eq!(statuses.next(), write("a", 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_what_exists_is_kept() {
-        let mut statuses = EnactmentStatuses::default();
-        statuses.report("gone", status(1));
-        statuses.listed([("a".to_owned(), stored(0, "1"))].into());
-        statuses.report("never", status(1));
-        statuses.report("a", status(1));
-        statuses.deleted("a");
-        assert!(statuses.reported.is_empty() && statuses.outbox.is_empty(), "{statuses:?}");
-        assert!(statuses.is_delivered());
-    }
-}
+mod tests;
