@@ -51,6 +51,11 @@ pub enum HostError {
     #[error("{place}: the machine failed to apply it: {why}")]
     Failed { place: Place, why: String },
 
+    /// A bug: the code that did this has panicked. The panic's own message is not part of this, because it may quote a
+    /// secret. After [`begin`](crate::Host::begin), a change may be open.
+    #[error("an internal error (a panic) has ended {during}")]
+    Panicked { during: String },
+
     /// We are not allowed to do this on the machine.
     #[error("not permitted: {why}")]
     PermissionDenied { why: String },
@@ -74,7 +79,8 @@ impl HostError {
             | Self::Unavailable { .. }
             | Self::Timeout { .. }
             | Self::VerificationFailed { .. }
-            | Self::Failed { .. } => true,
+            | Self::Failed { .. }
+            | Self::Panicked { .. } => true,
             Self::Invalid { .. }
             | Self::Unsupported { .. }
             | Self::PermissionDenied { .. }
@@ -106,6 +112,9 @@ impl HostError {
             Self::Failed { .. } => {
                 "Look into the log of NetworkManager on the node at the time of the failure."
             }
+            Self::Panicked { .. } => {
+                "This is a bug: report it with the place that the log of the agent names at that time."
+            }
             Self::PermissionDenied { .. } => {
                 "Run the agent as root, with the capabilities and host paths that its manifest asks for."
             }
@@ -127,6 +136,7 @@ impl HostError {
             Self::Busy { .. }
             | Self::Unavailable { .. }
             | Self::Timeout { .. }
+            | Self::Panicked { .. }
             | Self::PermissionDenied { .. }
             | Self::CheckpointGone { .. }
             | Self::NotOurs { .. } => None,
@@ -216,6 +226,11 @@ mod tests {
                 HostError::Failed { place, why: "no carrier".into() },
                 true,
                 "interfaces[eth1].mtu: the machine failed to apply it: no carrier",
+            ),
+            (
+                HostError::Panicked { during: Operation::Begin.to_string() },
+                true,
+                "an internal error (a panic) has ended applying",
             ),
             (HostError::PermissionDenied { why: "not root".into() }, false, "not permitted: not root"),
             (

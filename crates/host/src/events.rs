@@ -148,7 +148,22 @@ impl Announcer {
     }
 
     pub fn subscribe(&self) -> Events {
-        let mut receiver = self.0.subscribe();
+        self.source().subscribe()
+    }
+
+    /// Makes further streams, also for those who must not keep this alive.
+    pub(crate) fn source(&self) -> EventSource {
+        EventSource(self.0.subscribe())
+    }
+}
+
+/// Makes streams of the events of one [`Announcer`]. They end with it.
+#[derive(Debug, Clone)]
+pub(crate) struct EventSource(watch::Receiver<Counters>);
+
+impl EventSource {
+    pub(crate) fn subscribe(&self) -> Events {
+        let mut receiver = self.0.clone();
         // The value and the mark "seen up to here" have to be taken together, or a change between the two is lost.
         let seen = *receiver.borrow_and_update();
         Events { counters: WatchStream::from_changes(receiver), seen }
@@ -196,8 +211,20 @@ mod tests {
         let mut events = announcer.subscribe();
         announcer.announce(only(Topic::Address));
         announcer.announce(Changes::default());
+        let source = announcer.source();
         drop(announcer);
         assert_eq!(events.next().await, Some(only(Topic::Address)));
         assert_eq!(events.next().await, None);
+        assert_eq!(source.subscribe().next().await, None, "its source does not keep it alive");
+    }
+
+    #[tokio::test]
+    async fn a_source_makes_streams_of_what_comes_from_then_on() {
+        let announcer = Announcer::new();
+        let source = announcer.source();
+        announcer.announce(only(Topic::Link));
+        let mut events = source.subscribe();
+        announcer.announce(only(Topic::Route));
+        assert_eq!(events.next().await, Some(only(Topic::Route)));
     }
 }

@@ -40,8 +40,9 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// takes longer than `deadline`, and when neither [`commit`](Host::commit) nor [`roll_back`](Host::roll_back)
     /// was called within `deadline` after this returned: whether or not the caller still runs.
     ///
-    /// An error means that the machine is as before, with one exception: when the service died half-way, the change
-    /// is listed by [`open_checkpoints`](Host::open_checkpoints) and has to be rolled back from there.
+    /// An error means that the machine is as before, with one exception: when the service died half-way, or our own
+    /// code did ([`HostError::Panicked`]), the change is listed by [`open_checkpoints`](Host::open_checkpoints) and has
+    /// to be rolled back from there.
     fn begin(
         &self,
         desired: &NetworkState,

@@ -38,9 +38,18 @@ impl NetworkManagerHost {
     /// Starts the two threads that serve the machine. It does not need NetworkManager to run already.
     pub async fn start(options: NetworkManagerOptions) -> Result<Self, HostError> {
         let limits = options.limits;
-        let watcher = Watcher::start(limits.answer).await?;
-        let worker = Worker::start(options, watcher.events())?;
+        let (watcher, stop) = Watcher::start(limits.answer).await?;
+        let worker = Worker::start(options, watcher.source(), stop)?;
         Ok(Self { shared: Arc::new(Shared { worker, watcher, limits, abilities: OnceCell::new() }) })
+    }
+
+    /// The threads that hang, by name. They keep to limits of their own, so only a restart of the process helps them.
+    pub fn hung_threads(&self) -> Vec<&'static str> {
+        let threads = [
+            ("network-worker", self.shared.worker.is_hung()),
+            ("network-watcher", self.shared.watcher.is_hung()),
+        ];
+        threads.into_iter().filter(|(_, is_hung)| *is_hung).map(|(name, _)| name).collect()
     }
 
     /// Puts a request to the worker and waits for the answer, no longer than `limit` altogether.
@@ -52,7 +61,7 @@ impl NetworkManagerHost {
     ) -> Result<T, HostError> {
         let (reply, answer) = oneshot::channel();
         let whole = async {
-            self.shared.worker.submit(request(reply)).await?;
+            self.shared.worker.submit(request(reply), limit).await?;
             answer.await.unwrap_or_else(|_| Err(gone()))
         };
         timeout(limit, whole).await.unwrap_or(Err(HostError::Timeout { operation, after: limit }))

@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
-use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, timeout};
 use zbus::MessageStream;
 use zbus::proxy::CacheProperties;
 
@@ -21,7 +21,7 @@ use super::service::{ManagerProxy, NAME};
 use super::service_watch::rule;
 use super::worker::runtime;
 use crate::error::HostError;
-use crate::events::{Announcer, Changes, Events, Topic};
+use crate::events::{Announcer, Changes, EventSource, Events, Topic};
 
 /// The pause after a source of events has broken, so that one that stays broken costs nothing.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,35 +37,58 @@ const MOST_MESSAGES: usize = 4096;
 /// The numbers of the groups, from linux/rtnetlink.h: links, then addresses, routes and rules of IPv4 and IPv6.
 const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
 
+/// Silence of this length means that the thread hangs.
+const LONGEST_SILENCE: Duration = Duration::from_mins(1);
+
+/// What the thread has found out. It does not keep the thread's announcer alive: when the thread ends, so do the events.
 #[derive(Debug)]
 pub(super) struct Watcher {
+    events: EventSource,
     shared: Arc<Shared>,
-    /// Dropped with the watcher, which ends the thread.
-    _stop: oneshot::Sender<()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
-    announcer: Announcer,
     version: Mutex<Option<String>>,
+    pulse: Pulse,
+}
+
+/// What the thread owns.
+#[derive(Debug)]
+struct Watching {
+    announcer: Announcer,
+    shared: Arc<Shared>,
+}
+
+/// Ends the thread when it is dropped.
+#[derive(Debug)]
+pub(super) struct StopOnDrop(#[expect(dead_code, reason = "dropped, never used")] oneshot::Sender<()>);
+
+impl StopOnDrop {
+    pub(super) fn new() -> (Self, oneshot::Receiver<()>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(sender), receiver)
+    }
 }
 
 impl Watcher {
     /// Returns when no change of the kernel can be missed any more, and NetworkManager's version is known or it has
     /// not answered within `limit`.
-    pub(super) async fn start(limit: Duration) -> Result<Self, HostError> {
-        let shared = Arc::new(Shared { announcer: Announcer::new(), version: Mutex::new(None) });
-        let (stop, stopped) = oneshot::channel();
+    pub(super) async fn start(limit: Duration) -> Result<(Self, StopOnDrop), HostError> {
+        let announcer = Announcer::new();
+        let watcher = Self { events: announcer.source(), shared: Arc::default() };
+        let (stop, stopped) = StopOnDrop::new();
         let (ready, listening) = oneshot::channel();
         let runtime = runtime()?;
-        let watched = Arc::clone(&shared);
+        let watching = Watching { announcer, shared: watcher.shared.clone() };
         thread::Builder::new()
             .name("network-watcher".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
                     tokio::select! {
-                        () = watch_kernel(&watched.announcer, ready) => {}
-                        () = watch_service(&watched) => {}
+                        () = watch_kernel(&watching.announcer, ready) => {}
+                        () = watch_service(&watching) => {}
+                        () = watching.shared.pulse.answer() => {}
                         _ = stopped => {}
                     }
                 });
@@ -76,33 +99,67 @@ impl Watcher {
             Ok(Err(error)) => return Err(unwatched(&error)),
             Err(error) => return Err(unwatched(&error)),
         }
-        let mut events = shared.announcer.subscribe();
+        let mut events = watcher.events();
         let version_is_known = async {
-            while shared.version().is_none() {
+            while watcher.network_manager_version().is_none() {
                 events.next().await;
             }
         };
         // NetworkManager need not run yet, so the wait for it is short.
         let _ = timeout(limit.min(Duration::from_secs(1)), version_is_known).await;
-        Ok(Self { shared, _stop: stop })
+        Ok((watcher, stop))
     }
 
     pub(super) fn events(&self) -> Events {
-        self.shared.announcer.subscribe()
+        self.events.subscribe()
+    }
+
+    /// Makes streams of the same events.
+    pub(super) fn source(&self) -> EventSource {
+        self.events.clone()
     }
 
     pub(super) fn network_manager_version(&self) -> Option<String> {
-        self.shared.version()
+        self.shared.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the thread has not answered for a while. Each call asks it.
+    pub(super) fn is_hung(&self) -> bool {
+        self.shared.pulse.is_late()
     }
 }
 
-impl Shared {
-    fn version(&self) -> Option<String> {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Watching {
+    fn set_version(&self, version: Option<String>) {
+        *self.shared.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+}
+
+/// Whether the thread answers. It costs nothing as long as no one asks.
+#[derive(Debug, Default)]
+struct Pulse {
+    asked: Notify,
+    /// Since when a question is not answered.
+    since: Mutex<Option<Instant>>,
+}
+
+impl Pulse {
+    fn is_late(&self) -> bool {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = *since {
+            return asked.elapsed() > LONGEST_SILENCE;
+        }
+        *since = Some(Instant::now());
+        self.asked.notify_one();
+        false
     }
 
-    fn set_version(&self, version: Option<String>) {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    /// Answers each question, on the thread that is asked for.
+    async fn answer(&self) {
+        loop {
+            self.asked.notified().await;
+            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 }
 
@@ -219,20 +276,20 @@ fn header(datagram: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Announces NetworkManager's coming and going, and what only it knows. Starts over when the bus goes.
-async fn watch_service(shared: &Shared) {
+async fn watch_service(watching: &Watching) {
     let mut was_there = false;
     loop {
-        let _ = follow_bus(shared, &mut was_there).await;
-        shared.set_version(None);
+        let _ = follow_bus(watching, &mut was_there).await;
+        watching.set_version(None);
         if was_there {
             was_there = false;
-            shared.announcer.announce(Changes::default().with(Topic::ServiceGone));
+            watching.announcer.announce(Changes::default().with(Topic::ServiceGone));
         }
         sleep(PAUSE).await;
     }
 }
 
-async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
+async fn follow_bus(watching: &Watching, was_there: &mut bool) -> zbus::Result<()> {
     const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
     let connection = zbus::Connection::system().await?;
     let owner = rule("org.freedesktop.DBus", "org.freedesktop.DBus")?
@@ -252,12 +309,12 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
         .build()
         .await?;
     if let Ok(Ok(version)) = timeout(PAUSE, manager.version()).await {
-        shared.set_version(Some(version));
+        watching.set_version(Some(version));
         // Those who watched before the bus was lost have heard that the service is gone.
-        shared.announcer.announce(Changes::default().with(Topic::ServiceBack));
+        watching.announcer.announce(Changes::default().with(Topic::ServiceBack));
         *was_there = true;
     }
-    let devices = devices.announce_to(&shared.announcer);
+    let devices = devices.announce_to(&watching.announcer);
     tokio::pin!(devices);
     loop {
         let changes = tokio::select! {
@@ -271,7 +328,7 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
                     .collect();
                 *was_there = topics.contains(&Topic::ServiceBack);
                 let version = if *was_there { timeout(PAUSE, manager.version()).await.ok() } else { None };
-                shared.set_version(version.and_then(Result::ok));
+                watching.set_version(version.and_then(Result::ok));
                 topics.into_iter().collect()
             }
             Some(message) = resolver.next() => message.map(|_| Changes::default().with(Topic::Resolver))?,
@@ -282,7 +339,7 @@ async fn follow_bus(shared: &Shared, was_there: &mut bool) -> zbus::Result<()> {
                 if changed.contains_key("Hostname") { Changes::default().with(Topic::Hostname) } else { continue }
             }
         };
-        shared.announcer.announce(changes);
+        watching.announcer.announce(changes);
     }
 }
 
@@ -295,6 +352,26 @@ mod tests {
         let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
         bytes.resize((16 + body).next_multiple_of(4), 0);
         bytes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_does_not_answer_is_noticed() {
+        let pulse = Pulse::default();
+        let ask_for_an_hour = async {
+            for _ in 0..120 {
+                assert!(!pulse.is_late(), "it answers");
+                sleep(Duration::from_secs(30)).await;
+            }
+        };
+        tokio::select! {
+            () = ask_for_an_hour => {}
+            () = pulse.answer() => {}
+        }
+        assert!(!pulse.is_late());
+        tokio::time::advance(LONGEST_SILENCE).await;
+        assert!(!pulse.is_late());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(pulse.is_late());
     }
 
     #[test]
