@@ -8,6 +8,7 @@ mod logging;
 mod nmstatectl;
 mod node_lock;
 mod outcome_table;
+mod panics;
 mod persistence;
 mod shutdown;
 mod version;
@@ -43,6 +44,7 @@ enum Command {
 
 /// Exit codes: 0 done, 1 failed, 2 not understood.
 fn main() -> ExitCode {
+    panics::report_without_values();
     if nmstatectl::is_called() {
         return nmstatectl::main();
     }
