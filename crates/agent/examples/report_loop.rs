@@ -76,6 +76,5 @@ async fn main() -> Result<()> {
             println!("{}", json!({ "read": interfaces, "ms": printer.elapsed(), "cpu_ms": cpu }));
         }
     };
-    reporter.run(print_readings).await;
-    Ok(())
+    Ok(reporter.run(print_readings).await?)
 }

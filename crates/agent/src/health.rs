@@ -1,15 +1,15 @@
 //! Whether the process is healthy, for kubelet.
 //!
 //! `/healthz` fails when a loop has run for longer than it may: a restart is the remedy then. `/readyz` passes once the
-//! network of the node is reported. Neither depends on the API server, so an outage of the API server restarts no
-//! handler.
+//! network of the node is reported, and fails while the process is well but cannot do its work, as with a full disk.
+//! Neither depends on the API server, so an outage of the API server restarts no handler.
 
 use std::{
-    collections::BTreeMap,
-    io,
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -25,20 +25,40 @@ pub struct Health(Arc<SharedHealth>);
 #[derive(Debug, Default)]
 struct SharedHealth {
     ready: AtomicBool,
-    loops: Mutex<BTreeMap<&'static str, Deadline>>,
+    details: Mutex<Details>,
+}
+
+#[derive(Debug, Default)]
+struct Details {
+    /// Why the work cannot be done, although the process is well.
+    problem: Option<String>,
+    /// The work in progress, by a number of its own.
+    work: BTreeMap<u64, Work>,
+    last: u64,
+    monitors: Vec<Monitor>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Deadline {
+struct Work {
+    name: &'static str,
     start: Instant,
     limit: Duration,
+}
+
+/// Names the threads of another part that hang.
+struct Monitor(Box<dyn Fn() -> Vec<&'static str> + Send + Sync>);
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Monitor")
+    }
 }
 
 /// Work that has to end within its limit. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct WorkInProgress {
     health: Health,
-    name: &'static str,
+    number: u64,
 }
 
 impl Health {
@@ -47,32 +67,50 @@ impl Health {
         self.0.ready.store(ready, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        self.0.ready.load(Ordering::Relaxed)
+    /// Asks a part with threads of its own, at each request for `/healthz`, which of them hang.
+    pub fn monitor(&self, hung: impl Fn() -> Vec<&'static str> + Send + Sync + 'static) {
+        self.details().monitors.push(Monitor(Box::new(hung)));
+    }
+
+    /// Sets why the work cannot be done; `None` when it can. `/readyz` fails with it.
+    pub(crate) fn set_problem(&self, problem: Option<String>) {
+        self.details().problem = problem;
+    }
+
+    /// Why `/readyz` fails; `None` if it passes.
+    pub(crate) fn not_ready(&self) -> Option<String> {
+        if !self.0.ready.load(Ordering::Relaxed) {
+            return Some("not ready yet".to_owned());
+        }
+        self.details().problem.clone()
     }
 
     /// Begins work that has to end within `limit`. Until then `/healthz` passes.
     pub(crate) fn expect(&self, name: &'static str, limit: Duration) -> WorkInProgress {
-        self.with_loops(|loops| loops.insert(name, Deadline { start: Instant::now(), limit }));
-        WorkInProgress { health: self.clone(), name }
+        let mut details = self.details();
+        details.last += 1;
+        let number = details.last;
+        details.work.insert(number, Work { name, start: Instant::now(), limit });
+        WorkInProgress { health: self.clone(), number }
     }
 
     /// The loops whose work takes longer than its limit.
     pub(crate) fn hung(&self) -> Vec<&'static str> {
-        let is_hung = |work: &Deadline| work.start.elapsed() > work.limit;
-        self.with_loops(|loops| {
-            loops.iter().filter(|(_, work)| is_hung(work)).map(|(name, _)| *name).collect()
-        })
+        let details = self.details();
+        let late = details.work.values().filter(|work| work.start.elapsed() > work.limit);
+        let elsewhere = details.monitors.iter().flat_map(|monitor| (monitor.0)());
+        let hung: BTreeSet<&'static str> = late.map(|work| work.name).chain(elsewhere).collect();
+        hung.into_iter().collect()
     }
 
-    fn with_loops<T>(&self, f: impl FnOnce(&mut BTreeMap<&'static str, Deadline>) -> T) -> T {
-        f(&mut self.0.loops.lock().unwrap_or_else(PoisonError::into_inner))
+    fn details(&self) -> MutexGuard<'_, Details> {
+        self.0.details.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for WorkInProgress {
     fn drop(&mut self) {
-        self.health.with_loops(|loops| loops.remove(self.name));
+        self.health.details().work.remove(&self.number);
     }
 }
 
@@ -98,6 +136,13 @@ pub struct HealthServer {
     task: tokio::task::JoinHandle<()>,
 }
 
+impl HealthServer {
+    /// Waits until it no longer answers, which only a bug can cause.
+    pub async fn ended(&mut self) {
+        let _ = (&mut self.task).await;
+    }
+}
+
 impl Drop for HealthServer {
     fn drop(&mut self) {
         self.task.abort();
@@ -113,11 +158,10 @@ async fn healthz(State(health): State<Health>) -> (StatusCode, String) {
     }
 }
 
-async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
-    if health.is_ready() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n")
+async fn readyz(State(health): State<Health>) -> (StatusCode, String) {
+    match health.not_ready() {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
@@ -161,8 +205,25 @@ mod tests {
 
         advance(Duration::from_secs(61)).await;
         assert_eq!(ask(&server, "/healthz").await.1, "not responding: quick, slow\n");
+        // Begun again before the end of the time before: that one does not end this one.
+        let again = health.expect("slow", Duration::from_mins(1));
         drop((quick, slow));
         assert_eq!(ask(&server, "/healthz").await.0, 200, "work that has ended does not count");
+        advance(Duration::from_secs(61)).await;
+        assert_eq!(ask(&server, "/healthz").await.1, "not responding: slow\n");
+        drop(again);
+    }
+
+    #[tokio::test]
+    async fn threads_of_other_parts_count() {
+        let health = Health::default();
+        let server = server(&health).await;
+        let hangs = Arc::new(AtomicBool::new(false));
+        let thread = hangs.clone();
+        health.monitor(move || if thread.load(Ordering::Relaxed) { vec!["thread"] } else { Vec::new() });
+        assert_eq!(ask(&server, "/healthz").await.0, 200);
+        hangs.store(true, Ordering::Relaxed);
+        assert_eq!(ask(&server, "/healthz").await, (503, "not responding: thread\n".to_owned()));
     }
 
     #[tokio::test]
@@ -171,6 +232,11 @@ mod tests {
         let server = server(&health).await;
         assert_eq!(ask(&server, "/readyz").await.0, 503);
         health.set_ready(true);
+        assert_eq!(ask(&server, "/readyz").await.0, 200);
+        health.set_problem(Some("the disk is full".to_owned()));
+        assert_eq!(ask(&server, "/readyz").await, (503, "the disk is full\n".to_owned()));
+        assert_eq!(ask(&server, "/healthz").await.0, 200, "a restart would not help");
+        health.set_problem(None);
         assert_eq!(ask(&server, "/readyz").await.0, 200);
         assert_eq!(ask(&server, "/other").await.0, 404);
     }

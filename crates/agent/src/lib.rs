@@ -25,7 +25,7 @@ mod stores;
 mod work_lock;
 
 pub use self::{
-    agent::Agent,
+    agent::{Agent, AgentError},
     change_lock::ChangeLock,
     cpu_clock::process_cpu_time,
     direct_change::{
@@ -36,7 +36,7 @@ pub use self::{
     health::{Health, HealthServer, serve_health},
     ledger::Ledger,
     probes::{ApiEndpoint, KubeApiEndpoint, PROBE_DNS_HOST, Prober, Unreachable},
-    report::{ObservedNetwork, Reporter},
+    report::{HostGone, ObservedNetwork, Reporter},
     store::{Order, Orders, ReportedNetwork, Store},
     stores::{
         directory::{DirectoryStore, DirectoryStoreOptions, PolicyFileError, PolicyFiles},

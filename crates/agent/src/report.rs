@@ -29,6 +29,7 @@ use tokio::{
 use crate::{
     change_lock::ChangeLock,
     cpu_clock,
+    health::Health,
     store::{ReportedNetwork, Store},
 };
 
@@ -45,6 +46,15 @@ const RESYNC: Duration = Duration::from_mins(30);
 /// hangs.
 const READING_LIMIT: Duration = Duration::from_mins(1);
 
+/// How long one report may take, with the reading, before the loop counts as hung. The wait for the change lock is not
+/// part of it.
+const REPORT_LIMIT: Duration = Duration::from_mins(5);
+
+/// The host reports no changes any more, so the network could change without being reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("changes of the network are no longer noticed")]
+pub struct HostGone;
+
 /// The last reading of the network, complete and unfiltered; `None` before the first one.
 pub type ObservedNetwork = watch::Receiver<Option<Arc<NetworkState>>>;
 
@@ -55,6 +65,7 @@ pub struct Reporter<H, S> {
     change_lock: ChangeLock,
     observed: watch::Sender<Option<Arc<NetworkState>>>,
     percent: u32,
+    health: Health,
     cpu_time: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
@@ -92,6 +103,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
             change_lock,
             observed: watch::Sender::default(),
             percent: PERCENT,
+            health: Health::default(),
             cpu_time: Box::new(cpu_clock::process_cpu_time),
         }
     }
@@ -100,6 +112,12 @@ impl<H: Host, S: Store> Reporter<H, S> {
     #[must_use]
     pub fn with_percent(self, percent: u32) -> Self {
         Self { percent, ..self }
+    }
+
+    /// Lets `health` know what it is busy with.
+    #[must_use]
+    pub fn with_health(self, health: Health) -> Self {
+        Self { health, ..self }
     }
 
     /// Measures the cost of readings by another clock than the CPU time of the process.
@@ -113,11 +131,11 @@ impl<H: Host, S: Store> Reporter<H, S> {
         self.observed.subscribe()
     }
 
-    /// Reports until `stop`, or until the host ends its events.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
+    /// Reports until `stop`. Fails when the host ends its events.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), HostGone> {
         tokio::select! {
-            () = stop => {}
-            () = self.report() => tracing::error!("the network is no longer reported: the events of the host have ended"),
+            () = stop => Ok(()),
+            () = self.report() => Err(HostGone),
         }
     }
 
@@ -204,6 +222,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
         let Some(published) = &mut loop_state.published else { return };
         // During a change of the engine nothing is read; its end is a reason to read.
         let Some(_guard) = self.change_lock.try_lock().await else { return };
+        let _working = self.health.expect("reporter", REPORT_LIMIT);
         let links = self.links(&published.state.0).await;
         if links != published.links {
             published.links = links;
@@ -212,12 +231,13 @@ impl<H: Host, S: Store> Reporter<H, S> {
     }
 
     async fn read_and_publish(&self, loop_state: &mut LoopState) {
-        let (read, cpu_before) = {
+        let (read, cpu_before, _working) = {
             let _guard = self.change_lock.lock().await;
+            let working = self.health.expect("reporter", REPORT_LIMIT);
             self.drop_events(loop_state).await;
             let cpu_before = (self.cpu_time)();
             let limit = HostError::Timeout { operation: Operation::Observe, after: READING_LIMIT };
-            (timeout(READING_LIMIT, self.host.observe()).await.unwrap_or(Err(limit)), cpu_before)
+            (timeout(READING_LIMIT, self.host.observe()).await.unwrap_or(Err(limit)), cpu_before, working)
         };
         match read {
             Ok(state) => {

@@ -78,4 +78,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Waits until all reported results have been delivered, but not longer than `limit`; false if some are left.
     fn flush(&self, limit: Duration) -> impl Future<Output = bool> + Send;
+
+    /// Waits until a part of the store has ended that should never end, and returns which.
+    fn ended(&self) -> impl Future<Output = String> + Send {
+        std::future::pending()
+    }
 }

@@ -149,7 +149,7 @@ impl FleetNode {
                 let _ = stopped.await;
             };
             if let Err(error) = agent.run(stopped).await {
-                eprintln!("the handler of {name} ended: {error}");
+                eprintln!("the handler of {name} ended: {:#}", anyhow::Error::from(error));
             }
         });
         self.running = Some(Running { task, stop: Some(stop) });

@@ -24,7 +24,7 @@ struct Fixture {
     observed: ObservedNetwork,
     clock_readings: Arc<AtomicU32>,
     stop: Option<oneshot::Sender<()>>,
-    running: JoinHandle<()>,
+    running: JoinHandle<Result<(), HostGone>>,
 }
 
 impl Fixture {
@@ -344,5 +344,5 @@ async fn a_machine_that_hangs_does_not_block_changes_for_long() {
 async fn it_ends_at_the_request_to_stop() {
     let mut fixture = Fixture::new().await;
     drop(fixture.stop.take());
-    timeout(SOON, &mut fixture.running).await.unwrap().unwrap();
+    timeout(SOON, &mut fixture.running).await.unwrap().unwrap().unwrap();
 }

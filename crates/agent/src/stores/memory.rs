@@ -23,6 +23,7 @@ struct Contents {
     statuses: Mutex<Vec<(String, NodeNetworkConfigurationEnactmentStatus)>>,
     published: Mutex<Vec<(Instant, ReportedNetwork)>>,
     refresh: Notify,
+    ended: watch::Sender<Option<String>>,
 }
 
 impl MemoryStore {
@@ -38,6 +39,11 @@ impl MemoryStore {
 
     pub(crate) fn published(&self) -> Vec<(Instant, ReportedNetwork)> {
         self.0.published.lock().unwrap().clone()
+    }
+
+    /// Lets a part of it end.
+    pub(crate) fn end(&self, what: &str) {
+        self.0.ended.send_replace(Some(what.to_owned()));
     }
 
     pub(crate) fn request_refresh(&self) {
@@ -68,5 +74,10 @@ impl Store for MemoryStore {
 
     async fn flush(&self, _: Duration) -> bool {
         true
+    }
+
+    async fn ended(&self) -> String {
+        let mut ended = self.0.ended.subscribe();
+        ended.wait_for(Option::is_some).await.unwrap().clone().unwrap()
     }
 }

@@ -195,7 +195,7 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         tracing::info!("watching the policies in {} and the network of this machine", policies.display());
         let follow = async { store.follow().await.context("cannot watch the directory of policies") };
         tokio::select! {
-            end = follow => end?,
+            end = follow => match end? {},
             end = agent.run(shutdown::requested()) => end?,
         }
         return Ok(ExitCode::SUCCESS);

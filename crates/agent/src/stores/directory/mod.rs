@@ -6,6 +6,7 @@ mod watch;
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     future, io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -96,7 +97,7 @@ impl DirectoryStore {
     }
 
     /// Reloads the policies whenever the directory changes. Returns only when it cannot be watched.
-    pub async fn follow(&self) -> io::Result<()> {
+    pub async fn follow(&self) -> io::Result<Infallible> {
         let mut watch = DirectoryWatch::new(self.0.options.policies.clone())?;
         loop {
             // The first reading has the changes from before the watch began.

@@ -18,9 +18,11 @@
 mod node_state;
 mod orders;
 mod statuses;
+mod tasks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use knmstate_api::{NodeNetworkConfigurationEnactmentStatus, names};
 use knmstate_client::{
@@ -30,14 +32,12 @@ use knmstate_client::{
 };
 use knmstate_core::probes::ApiAccess;
 use kube::{Api, Config};
-use tokio::{
-    sync::{Notify, watch as channel},
-    task::JoinSet,
-};
+use tokio::sync::{Notify, watch as channel};
 
 use self::{
     node_state::{NodeState, NodeStateWriter},
     statuses::{EnactmentStatuses, StatusWriter},
+    tasks::Tasks,
 };
 use crate::store::{Orders, ReportedNetwork, Store};
 
@@ -61,7 +61,7 @@ pub struct KubernetesStore {
     refresh: Arc<Notify>,
     statuses: Arc<SharedOutbox<EnactmentStatuses>>,
     node_state: Arc<SharedOutbox<NodeState>>,
-    _tasks: Arc<JoinSet<()>>,
+    tasks: Tasks,
 }
 
 impl KubernetesStore {
@@ -76,10 +76,9 @@ impl KubernetesStore {
         let refresh = Arc::new(Notify::new());
         let statuses = Arc::new(SharedOutbox::new(EnactmentStatuses::default()));
         let node_state = Arc::new(SharedOutbox::new(NodeState::new(node.clone(), labels.clone(), now)));
-        let mut tasks = JoinSet::new();
 
         let mut reader = orders::Reader::new(node.clone(), orders_sender, statuses.clone());
-        tasks.spawn(watch::follow(
+        let watch_orders = watch::follow(
             Api::all(client.clone()),
             Selection::Label(format!("{}={node}", names::NODE_LABEL)),
             "watch the orders of this node",
@@ -87,9 +86,9 @@ impl KubernetesStore {
                 connected_sender.send_if_modified(|known| std::mem::replace(known, answers) != answers);
             },
             move |event| reader.handle(event),
-        ));
+        );
         let (outbox, refresh_wanted) = (node_state.clone(), refresh.clone());
-        tasks.spawn(watch::follow(
+        let watch_state = watch::follow(
             Api::all(client.clone()),
             Selection::Name(node.clone()),
             "watch the state of this node",
@@ -99,16 +98,22 @@ impl KubernetesStore {
                     refresh_wanted.notify_one();
                 }
             },
-        ));
+        );
 
         let (outbox, up) = (statuses.clone(), connected.clone());
         let writer = StatusWriter { client: client.clone(), node: node.clone() };
-        tasks.spawn(async move { outbox.run(writer, up, "write the status of an order").await });
+        let write_statuses = async move { outbox.run(writer, up, "write the status of an order").await };
         let (outbox, up) = (node_state.clone(), connected.clone());
         let writer = NodeStateWriter { client, node, labels };
-        tasks.spawn(async move { outbox.run(writer, up, "report the network of this node").await });
+        let write_state = async move { outbox.run(writer, up, "report the network of this node").await };
 
-        Ok(Self { orders, connected, refresh, statuses, node_state, _tasks: Arc::new(tasks) })
+        let tasks = Tasks::start([
+            ("the watch of the orders", watch_orders.boxed()),
+            ("the watch of the node state", watch_state.boxed()),
+            ("the writer of the results", write_statuses.boxed()),
+            ("the writer of the node state", write_state.boxed()),
+        ]);
+        Ok(Self { orders, connected, refresh, statuses, node_state, tasks })
     }
 }
 
@@ -139,5 +144,9 @@ impl Store for KubernetesStore {
             self.node_state.delivered().await;
         };
         tokio::time::timeout(limit, both).await.is_ok()
+    }
+
+    async fn ended(&self) -> String {
+        self.tasks.ended().await
     }
 }

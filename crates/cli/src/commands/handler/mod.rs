@@ -2,9 +2,9 @@
 
 mod args;
 
-use std::{fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use knmstate_agent::{
     Agent, AgentParts, EngineSettings, Health, KubeApiEndpoint, KubernetesStore, KubernetesStoreOptions,
     Ledger, Prober, Store as _, WORK_LOCK_FILE,
@@ -41,7 +41,21 @@ async fn handle(settings: Settings) -> Result<()> {
     set_aside(&settings.readiness_file)?;
     // One that waits for its turn is well, too.
     let health = Health::default();
-    let serving = tokio::spawn(serve_health(settings.health_address, health.clone()));
+    let mut serving = tokio::spawn(serve_health(settings.health_address, health.clone()));
+    let result = tokio::select! {
+        result = take_turn(&settings, &health, stop) => result,
+        // Kubelet would end the process anyway, and only later.
+        end = &mut serving => match end {
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(anyhow!("the health endpoint has panicked")),
+        },
+    };
+    serving.abort();
+    result
+}
+
+/// Waits until no other handler works on this node, and works until the request to stop.
+async fn take_turn(settings: &Settings, health: &Health, stop: watch::Receiver<bool>) -> Result<()> {
     let mut ended = stop.clone();
     let _lock = tokio::select! {
         lock = node_lock::acquire(settings.lock_file.clone()) => lock,
@@ -57,14 +71,13 @@ async fn handle(settings: Settings) -> Result<()> {
     })
     .context("cannot make a client of the API server")?;
 
-    let work = Box::pin(work(&settings, config, store.clone(), &health, stop.clone()));
+    let work = Box::pin(work(settings, config, store.clone(), health, stop.clone()));
     let result = until_stopped(stop, work).await;
     health.set_ready(false);
     set_aside(&settings.readiness_file)?;
     if !store.flush(LAST_WORDS).await {
         tracing::warn!("not all results were delivered; the rest is delivered after the next start");
     }
-    serving.abort();
     result
 }
 
@@ -85,6 +98,8 @@ async fn work(
     };
     let host =
         NetworkManagerHost::start(options).await.context("cannot watch the network of this machine")?;
+    let threads = host.clone();
+    health.monitor(move || threads.hung_threads());
     let api = Arc::new(KubeApiEndpoint::new(config, settings.node.clone()));
     let prober = Prober::new(host.clone(), Some(api), settings.probe_dns_host.clone());
     let engine = EngineSettings {
@@ -103,16 +118,19 @@ async fn work(
         // The sender lives as long as the agent.
         let _ = observed.wait_for(Option::is_some).await;
         health.set_ready(true);
-        fs::write(&settings.readiness_file, "").context("cannot write the readiness file")?;
+        // A disk that is full is no reason to leave the node alone.
+        if let Err(error) = fs::write(&settings.readiness_file, "") {
+            tracing::warn!("cannot write {}: {error}", settings.readiness_file.display());
+        }
         tracing::info!(node = settings.node, "ready");
-        std::future::pending::<Result<()>>().await
+        std::future::pending::<Infallible>().await
     };
     let stopped = async {
         let _ = stop.wait_for(|stop| *stop).await;
     };
     tokio::select! {
-        end = agent.run(stopped) => end.context("the node's disk cannot be used"),
-        end = say_when_ready => end,
+        end = agent.run(stopped) => Ok(end?),
+        never = say_when_ready => match never {},
     }
 }
 
@@ -149,14 +167,15 @@ fn on_signal() -> Result<watch::Receiver<bool>> {
     Ok(stop)
 }
 
-/// A port that is taken is a pity, and no reason to leave the node alone.
-async fn serve_health(address: SocketAddr, health: Health) {
+/// A port that is taken is a pity, and no reason to leave the node alone. Returns only when it no longer answers.
+async fn serve_health(address: SocketAddr, health: Health) -> Result<Infallible> {
     let mut logged = false;
     loop {
         match knmstate_agent::serve_health(address, health.clone()).await {
-            Ok(serving) => {
+            Ok(mut serving) => {
                 tracing::info!(address = %serving.address, "answering /healthz and /readyz");
-                return std::future::pending().await;
+                serving.ended().await;
+                bail!("the health endpoint has ended");
             }
             Err(error) if !logged => {
                 tracing::warn!("cannot answer /healthz at {address}: {error}; it will be tried again");
