@@ -150,9 +150,13 @@ impl Failure {
         Self { why: failed.message, kind, is_open: false, probes: failed.results }
     }
 
-    /// An earlier process has begun the change and not finished it.
-    pub(crate) fn interrupted() -> Self {
-        let why = "the agent ended in the middle of the change, which was rolled back".to_owned();
+    /// An earlier process has begun an attempt, or the change itself, and not finished it.
+    pub(crate) fn interrupted(was_changing: bool) -> Self {
+        let why = if was_changing {
+            "the agent ended in the middle of the change, which was rolled back".to_owned()
+        } else {
+            "the agent ended while it prepared the change; nothing was touched".to_owned()
+        };
         Self { why, kind: FailureKind::Retryable, is_open: false, probes: Vec::new() }
     }
 

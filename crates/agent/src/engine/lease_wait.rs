@@ -10,14 +10,12 @@
 //! back. The network is also reported while the engine waits, with each address as it arrives. The ledger records the
 //! commit: a process that is stopped or killed while it waits has not failed, and the next process waits again.
 
-use std::io;
-
 use knmstate_api::enactment::{ProbeResult, Timings};
 use knmstate_core::probes::AddressLease;
 use knmstate_host::Host;
 use tokio::time::Instant;
 
-use super::{Engine, OrderSuccess, milliseconds, prepare::PreparedOrder};
+use super::{Engine, MARGIN, OrderSuccess, milliseconds, prepare::PreparedOrder};
 use crate::{probes::LeaseResult, store::Store};
 
 /// An order that is committed, and whose result is reported once its addresses are there.
@@ -44,28 +42,28 @@ impl<H: Host, S: Store> Engine<H, S> {
         success: OrderSuccess,
         timings: &Timings,
         probes: Vec<ProbeResult>,
-    ) -> io::Result<()> {
-        self.recorder.committed(&order.policy, success, timings)?;
+    ) {
+        self.recorder.committed(&order.policy, success, timings);
         self.awaiting_leases.push(AwaitingLeases {
             order: order.clone(),
             success,
             timings: timings.clone(),
             probes,
         });
-        Ok(())
     }
 
     /// Waits for the addresses of all orders of this round, then reports their results.
-    pub(super) async fn wait_for_leases(&mut self) -> io::Result<()> {
+    pub(super) async fn wait_for_leases(&mut self) {
         let orders = std::mem::take(&mut self.awaiting_leases);
         if orders.is_empty() {
-            return Ok(());
+            return;
         }
+        self.busy_for(self.settings.leases + MARGIN);
         let leases: Vec<AddressLease> = orders.iter().flat_map(|one| one.order.leases.clone()).collect();
         let begun = Instant::now();
         let mut stop = self.stop.clone();
         let Some(results) = self.prober.await_leases(&leases, self.settings.leases, &mut stop).await else {
-            return Ok(());
+            return;
         };
         let took = milliseconds(begun.elapsed());
         let mut results = results.into_iter();
@@ -78,8 +76,7 @@ impl<H: Host, S: Store> Engine<H, S> {
                     LeaseResult::Missing(message) => Some(message),
                 })
                 .collect();
-            self.recorder.succeeded(&order, success, &timings, probes, &missing)?;
+            self.recorder.succeeded(&order, success, &timings, probes, &missing);
         }
-        Ok(())
     }
 }

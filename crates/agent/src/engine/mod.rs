@@ -3,8 +3,9 @@
 //! The loop in [`Engine::run`]: roll back what is open and ours, take the orders, apply what is due, wait for the next
 //! event. [`knmstate_core::progress`] decides which orders are due; `round` applies them; `transaction` and
 //! `guarded_change` are the sequence of one change; `lease_wait` waits for dynamic addresses after it;
-//! `status_recorder` writes the results.
+//! `status_recorder` writes the results; `disk` is about a disk that does not take them.
 
+mod disk;
 pub(crate) mod guarded_change;
 mod lease_wait;
 pub(crate) mod prepare;
@@ -27,6 +28,7 @@ use tokio::{
 };
 
 use self::{
+    disk::Disk,
     guarded_change::{Failure, stopped},
     lease_wait::AwaitingLeases,
     status_recorder::{Interrupted, StatusRecorder},
@@ -34,7 +36,7 @@ use self::{
 };
 use crate::{
     change_lock::{ChangeGuard, ChangeLock},
-    health::Health,
+    health::{Health, WorkInProgress},
     ledger::Ledger,
     probes::Prober,
     store::{Orders, Store},
@@ -84,6 +86,9 @@ impl EngineSettings {
 /// How long to wait before another attempt to roll back an open change, unless NetworkManager comes back earlier.
 const ROLL_BACK_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long the steps before and after a change may take before the engine counts as hung.
+const MARGIN: Duration = Duration::from_mins(5);
+
 /// The log target for results of orders, for roles that print the results in another way.
 pub const OUTCOMES_TARGET: &str = "knmstate_agent::outcomes";
 
@@ -114,7 +119,13 @@ pub(crate) struct Engine<H, S> {
     awaiting_leases: Vec<AwaitingLeases>,
     start: Instant,
     stop: watch::Receiver<bool>,
+    disk: Disk,
     health: Health,
+    /// The step that the engine is busy with. Waits without a limit are none.
+    busy: Option<WorkInProgress>,
+    /// Called before an order is prepared.
+    #[cfg(test)]
+    on_prepare: tests::Hook,
 }
 
 /// The result of one order.
@@ -168,11 +179,16 @@ impl<H: Host, S: Store> Engine<H, S> {
             awaiting_leases: Vec::new(),
             start: Instant::now(),
             stop,
+            disk: Disk::new(health.clone()),
             health,
+            busy: None,
+            #[cfg(test)]
+            on_prepare: tests::Hook::default(),
         }
     }
 
-    /// Applies orders until the request to stop. Fails when the node's disk cannot be used.
+    /// Applies orders until the request to stop. While the node's disk takes no writes, no change begins. Fails when
+    /// results are not on disk at the end.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         self.apply_orders(RunUntil::Stopped).await
     }
@@ -188,54 +204,72 @@ impl<H: Host, S: Store> Engine<H, S> {
     async fn apply_orders(&mut self, until: RunUntil) -> io::Result<()> {
         let mut orders = self.store.orders();
         let mut events = self.host.events();
-        self.first_orders(&mut orders).await?;
+        self.first_orders(&mut orders).await;
         while !*self.stop.borrow() {
             if !self.roll_back_open(&mut events).await {
                 continue;
             }
-            if !self.apply_due_orders().await? {
+            let round = self.apply_due_orders().await;
+            if let Ok(false) = round {
                 continue;
             }
             self.release_change_lock();
-            self.wait_for_leases().await?;
+            self.wait_for_leases().await;
+            let retry_at = match round.and_then(|_| self.recorder.save()) {
+                Ok(()) => {
+                    if self.disk.works() {
+                        self.recorder.report_again();
+                    }
+                    None
+                }
+                Err(error) if until == RunUntil::Settled => return Err(error),
+                Err(error) => Some(self.disk.failed(&error)),
+            };
             if until == RunUntil::Settled && self.progress.is_settled() {
                 break;
             }
-            self.wait(&mut orders, &mut events).await?;
+            self.busy = None;
+            self.wait(&mut orders, &mut events, retry_at).await;
         }
-        Ok(())
+        self.recorder.save()
+    }
+
+    /// The engine does something now that takes no longer than this; see [`Health`].
+    fn busy_for(&mut self, limit: Duration) {
+        self.busy = Some(self.health.expect("engine", limit));
     }
 
     /// The orders at the start. If the store has none in time, the orders of the ledger apply: they were permitted.
-    async fn first_orders(&mut self, orders: &mut watch::Receiver<Option<Arc<Orders>>>) -> io::Result<()> {
+    async fn first_orders(&mut self, orders: &mut watch::Receiver<Option<Arc<Orders>>>) {
+        self.busy_for(self.settings.orders_timeout + MARGIN);
         let known = timeout(self.settings.orders_timeout, orders.wait_for(Option::is_some)).await;
         let now = match known {
             Ok(Ok(orders)) => orders.clone(),
             Ok(Err(_)) | Err(_) => None,
         };
         if let Some(orders) = now {
-            self.take_over(&orders)
+            self.take_over(&orders);
         } else {
             tracing::warn!("no orders received yet; applying those kept on this node's disk");
             let kept = self.recorder.kept_orders();
-            self.take_over(&kept)
+            self.take_over(&kept);
         }
     }
 
-    fn take_over(&mut self, orders: &Orders) -> io::Result<()> {
+    fn take_over(&mut self, orders: &Orders) {
+        self.busy_for(MARGIN);
         self.progress.set_orders(orders.iter().map(|(policy, order)| (&**policy, &order.spec)));
-        for Interrupted { policy, failures } in self.recorder.take_over(orders)? {
+        for Interrupted { policy, failures, was_changing } in self.recorder.take_over(orders) {
             // An attempt that the process did not survive counts as a failure.
             self.progress.restore_failures(&policy, failures);
-            self.failed(&policy, &Failure::interrupted(), &Timings::default())?;
+            self.failed(&policy, &Failure::interrupted(was_changing), &Timings::default());
         }
         for policy in self.progress.waiting() {
-            self.recorder.report_stage(policy, &EnactmentStage::Pending)?;
+            self.recorder.report_stage(policy, &EnactmentStage::Pending);
         }
         for policy in self.progress.aborted() {
-            self.recorder.report_stage(policy, &EnactmentStage::Aborted)?;
+            self.recorder.report_stage(policy, &EnactmentStage::Aborted);
         }
-        Ok(())
     }
 
     /// Rolls back what an earlier process, or a failed attempt of this one, left open; false when that failed.
@@ -244,6 +278,7 @@ impl<H: Host, S: Store> Engine<H, S> {
             // The lock is released only when no change is open, and none was begun since.
             return true;
         }
+        self.busy_for(MARGIN * 2);
         match roll_back_ours(&self.host).await {
             Ok(()) => true,
             Err(error) => {
@@ -262,6 +297,8 @@ impl<H: Host, S: Store> Engine<H, S> {
     /// Takes the change lock, if it is not held yet. False when the request to stop comes first.
     async fn take_change_lock(&mut self) -> bool {
         if self.change_guard.is_none() {
+            // Another program may hold it for long.
+            self.busy = None;
             let mut stop = self.stop.clone();
             tokio::select! {
                 guard = self.change_lock.lock() => self.change_guard = Some(guard),
@@ -278,13 +315,15 @@ impl<H: Host, S: Store> Engine<H, S> {
         }
     }
 
-    /// Waits for the next retry, new orders, the return of NetworkManager, or the request to stop.
+    /// Waits for the next retry, new orders, the return of NetworkManager, or the request to stop. While the disk takes
+    /// no writes, only the time to try it again ends the wait for orders that are due.
     async fn wait(
         &mut self,
         orders: &mut watch::Receiver<Option<Arc<Orders>>>,
         events: &mut Events,
-    ) -> io::Result<()> {
-        let next = self.progress.next_due().map(|due| self.start + due);
+        disk_retry_at: Option<Instant>,
+    ) {
+        let next = disk_retry_at.or_else(|| self.progress.next_due().map(|due| self.start + due));
         let at_next = async {
             match next {
                 Some(next) => sleep_until(next).await,
@@ -299,19 +338,21 @@ impl<H: Host, S: Store> Engine<H, S> {
         };
         let mut stop = self.stop.clone();
         tokio::select! {
-            () = stopped(&mut stop) => return Ok(()),
-            () = at_next => return Ok(()),
+            () = stopped(&mut stop) => return,
+            () = at_next => return,
             () = wait_for(events, Topic::ServiceBack) => {
                 self.progress.service_available();
                 // A restart of NetworkManager drops its checkpoints, also that of a change which a command left open.
                 // Holding the lock makes the loop roll such a change back.
                 self.take_change_lock().await;
-                return Ok(());
+                return;
             }
             () = new_orders => {}
         }
         let now = orders.borrow_and_update().clone();
-        now.map_or(Ok(()), |now| self.take_over(&now))
+        if let Some(now) = now {
+            self.take_over(&now);
+        }
     }
 }
 

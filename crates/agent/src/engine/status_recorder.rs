@@ -1,4 +1,7 @@
 //! The status of each order: written to the ledger first, then reported to the store.
+//!
+//! The beginning of an attempt fails when the ledger cannot be written, because an attempt that is not on disk would
+//! not be counted if it killed the process. A result is reported in any case: what has happened has happened.
 
 use std::{collections::BTreeMap, io};
 
@@ -30,12 +33,14 @@ pub(super) struct StatusRecorder<S> {
     outcomes: BTreeMap<String, OrderOutcome>,
 }
 
-/// An order whose change an earlier process has begun and not finished.
+/// An order of which an earlier process has begun an attempt and not finished it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interrupted {
     pub policy: String,
     /// How many attempts had failed before that one.
     pub failures: u32,
+    /// The change itself had begun. Otherwise nothing was touched.
+    pub was_changing: bool,
 }
 
 impl<S: Store> StatusRecorder<S> {
@@ -63,12 +68,12 @@ impl<S: Store> StatusRecorder<S> {
         captured.filter_map(|(name, captured)| Some((name.clone(), captured.state.clone()?.0))).collect()
     }
 
-    /// Takes over the current orders. Returns those whose change an earlier process has not finished.
-    pub(super) fn take_over(&mut self, orders: &Orders) -> io::Result<Vec<Interrupted>> {
+    /// Takes over the current orders. Returns those of which an earlier process has not finished an attempt.
+    pub(super) fn take_over(&mut self, orders: &Orders) -> Vec<Interrupted> {
         let gone: Vec<String> =
             self.ledger.entries().keys().filter(|policy| !orders.contains_key(*policy)).cloned().collect();
         for policy in gone {
-            self.ledger.forget(&policy)?;
+            self.ledger.forget(&policy);
             self.outcomes.remove(&policy);
         }
         let mut interrupted = Vec::new();
@@ -76,10 +81,14 @@ impl<S: Store> StatusRecorder<S> {
             let first_seen = !self.outcomes.contains_key(policy);
             let kept = self.ledger.get(policy);
             let status = status_for(&order.spec, kept, order.status.as_ref());
-            if first_seen && was_interrupted(&status) {
-                interrupted.push(Interrupted { policy: policy.clone(), failures: retry_count(&status) });
+            let attempting =
+                kept.is_some_and(|entry| entry.attempting && is_about(&entry.status, &order.spec));
+            let was_changing = was_interrupted(&status);
+            if first_seen && (attempting || was_changing) {
+                let failures = retry_count(&status);
+                interrupted.push(Interrupted { policy: policy.clone(), failures, was_changing });
             }
-            self.ledger.keep(policy, Entry { spec: order.spec.clone(), status: status.clone() })?;
+            self.ledger.keep(policy, Entry { spec: order.spec.clone(), status: status.clone(), attempting });
             self.outcomes.entry(policy.clone()).or_insert_with(|| OrderOutcome {
                 policy: policy.clone(),
                 result: Err("not applied".to_owned()),
@@ -89,16 +98,42 @@ impl<S: Store> StatusRecorder<S> {
                 self.store.report_status(policy, status);
             }
         }
-        Ok(interrupted)
+        interrupted
+    }
+
+    /// Writes what the node's disk has not taken before.
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        self.ledger.save()
+    }
+
+    /// Reports all statuses again, for a store whose disk did not take them either.
+    pub(super) fn report_again(&self) {
+        for (policy, entry) in self.ledger.entries() {
+            if !entry.status.conditions.is_empty() {
+                self.store.report_status(policy, entry.status.clone());
+            }
+        }
     }
 
     /// Reports only the stage of an order.
-    pub(super) fn report_stage(&mut self, policy: &str, stage: &EnactmentStage) -> io::Result<()> {
+    pub(super) fn report_stage(&mut self, policy: &str, stage: &EnactmentStage) {
         self.change(policy, |status, node, now| {
             if !enactment::is_set(&status.conditions, stage, node, policy) {
                 enactment::set_conditions(&mut status.conditions, stage, node, policy, now);
             }
-        })
+        });
+    }
+
+    /// Records, in the ledger only, that an attempt begins. Returns when the record would survive a power loss. An
+    /// order that is applied already is only compared with the network, which is no attempt.
+    pub(super) fn attempting(&mut self, policy: &str, failures: u32) -> io::Result<()> {
+        let Some(entry) = self.ledger.get(policy) else { return Ok(()) };
+        if enactment::is_available(&entry.status.conditions, &self.node, policy) {
+            return Ok(());
+        }
+        let mut entry = Entry { attempting: true, ..entry.clone() };
+        set_retry_count(&mut entry.status, failures);
+        self.ledger.record(policy, entry)
     }
 
     /// Records what preparing an order has found. It is reported with the next status.
@@ -109,16 +144,13 @@ impl<S: Store> StatusRecorder<S> {
         if !enactment::is_available(&entry.status.conditions, &self.node, &order.policy) {
             entry.status.notes.clone_from(&order.notes);
         }
-        // Only the captures matter after a restart, because they are resolved once. Failing here need not stop the
-        // order.
-        if let Err(error) = self.ledger.keep(&order.policy, entry) {
-            tracing::warn!(policy = order.policy, %error, "cannot write the resolved captures to the ledger");
-        }
+        self.ledger.keep(&order.policy, entry);
     }
 
     /// Records that a change begins. Returns when the record would survive a power loss.
     pub(super) fn begun(&mut self, order: &PreparedOrder, failures: u32) -> io::Result<()> {
-        self.change(&order.policy, |status, node, now| {
+        let policy = &order.policy;
+        let changed = self.changed(policy, |status, node, now| {
             fill_in(status, order);
             status.notes.clone_from(&order.notes);
             set_retry_count(status, failures);
@@ -128,29 +160,29 @@ impl<S: Store> StatusRecorder<S> {
                 &mut status.conditions,
                 &EnactmentStage::Progressing,
                 node,
-                &order.policy,
+                policy,
                 now,
             );
-        })
+        });
+        let Some(entry) = changed else { return Ok(()) };
+        let status = entry.status.clone();
+        self.ledger.record(policy, Entry { attempting: true, ..entry })?;
+        self.store.report_status(policy, status);
+        Ok(())
     }
 
     /// Records, in the ledger only, that a change is committed and waits for dynamic addresses.
-    pub(super) fn committed(
-        &mut self,
-        policy: &str,
-        success: OrderSuccess,
-        timings: &Timings,
-    ) -> io::Result<()> {
+    pub(super) fn committed(&mut self, policy: &str, success: OrderSuccess, timings: &Timings) {
         let outcome = OrderOutcome { policy: policy.to_owned(), result: Ok(success) };
         self.outcomes.insert(policy.to_owned(), outcome);
-        let Some(entry) = self.ledger.get(policy) else { return Ok(()) };
-        let mut entry = entry.clone();
+        let Some(entry) = self.ledger.get(policy) else { return };
+        let mut entry = Entry { attempting: false, ..entry.clone() };
         let start_time = entry.status.timings.take().and_then(|timings| timings.start_time);
         // Without a duration it was an earlier process that committed the change.
         let concluded = timings.conclude_milliseconds.unwrap_or_default();
         let conclude_milliseconds = Some(concluded);
         entry.status.timings = Some(Timings { start_time, conclude_milliseconds, ..timings.clone() });
-        self.ledger.keep(policy, entry)
+        self.ledger.keep(policy, entry);
     }
 
     /// Whether an earlier process has committed the change of this order and was waiting for addresses.
@@ -166,7 +198,7 @@ impl<S: Store> StatusRecorder<S> {
         timings: &Timings,
         probes: Vec<ProbeResult>,
         missing: &[String],
-    ) -> io::Result<()> {
+    ) {
         if let OrderSuccess::Changed { took } = success {
             tracing::info!(target: OUTCOMES_TARGET, policy = order.policy, milliseconds = took.as_millis(), "applied");
         }
@@ -192,7 +224,7 @@ impl<S: Store> StatusRecorder<S> {
                 missing => EnactmentStage::AvailableWithout { what: missing.join("; ") },
             };
             enactment::set_conditions(&mut status.conditions, &stage, node, &order.policy, now);
-        })
+        });
     }
 
     /// Records a failed attempt, at the stage that follows from it.
@@ -203,7 +235,7 @@ impl<S: Store> StatusRecorder<S> {
         failures: u32,
         failure: &Failure,
         timings: &Timings,
-    ) -> io::Result<()> {
+    ) {
         let why = &failure.why;
         if let EnactmentStage::Retrying { attempt, max_attempts, .. } = stage {
             tracing::warn!(policy, why, "attempt failed; next is {attempt} of {max_attempts}");
@@ -217,27 +249,35 @@ impl<S: Store> StatusRecorder<S> {
             status.probes.clone_from(&failure.probes);
             conclude(status, timings, now);
             enactment::set_conditions(&mut status.conditions, stage, node, policy, now);
-        })
+        });
     }
 
     pub(super) fn into_outcomes(self) -> Vec<OrderOutcome> {
         self.outcomes.into_values().collect()
     }
 
-    /// Changes a status: in the ledger first, then in the store. Both skip what stays the same.
-    #[expect(clippy::disallowed_methods, reason = "conditions carry the time of their change")]
+    /// Changes a status after an attempt: in the ledger first, then in the store. Both skip what stays the same.
     fn change(
         &mut self,
         policy: &str,
         change: impl FnOnce(&mut NodeNetworkConfigurationEnactmentStatus, &str, Timestamp),
-    ) -> io::Result<()> {
-        let Some(entry) = self.ledger.get(policy) else { return Ok(()) };
-        let mut changed = entry.clone();
-        change(&mut changed.status, &self.node, Timestamp::now());
-        let status = changed.status.clone();
-        self.ledger.keep(policy, changed)?;
+    ) {
+        let Some(entry) = self.changed(policy, change) else { return };
+        let status = entry.status.clone();
+        self.ledger.keep(policy, Entry { attempting: false, ..entry });
         self.store.report_status(policy, status);
-        Ok(())
+    }
+
+    /// The entry of an order with a changed status.
+    #[expect(clippy::disallowed_methods, reason = "conditions carry the time of their change")]
+    fn changed(
+        &self,
+        policy: &str,
+        change: impl FnOnce(&mut NodeNetworkConfigurationEnactmentStatus, &str, Timestamp),
+    ) -> Option<Entry> {
+        let mut entry = self.ledger.get(policy)?.clone();
+        change(&mut entry.status, &self.node, Timestamp::now());
+        Some(entry)
     }
 }
 

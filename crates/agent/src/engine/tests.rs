@@ -1,8 +1,10 @@
 //! The engine on a simulated machine, with a paused clock.
 
+mod disk;
 mod interruptions;
 mod leases;
 mod left_open;
+mod panics;
 
 use std::{net::TcpListener, path::Path};
 
@@ -20,12 +22,38 @@ use crate::{store::Order, stores::memory::MemoryStore};
 
 const LONG: Duration = Duration::from_mins(5);
 
+/// What a test does before an order is prepared.
+pub(super) struct Hook(Box<dyn Fn(&str) + Send + Sync>);
+
+impl Hook {
+    fn new(call: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Box::new(call))
+    }
+
+    pub(super) fn call(&self, policy: &str) {
+        (self.0)(policy);
+    }
+}
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self::new(|_| ())
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Hook")
+    }
+}
+
 struct Fixture {
     machine: SimulatedMachine,
     store: MemoryStore,
     change_lock: ChangeLock,
     directory: tempfile::TempDir,
     stop: watch::Sender<bool>,
+    health: Health,
 }
 
 impl Fixture {
@@ -37,6 +65,7 @@ impl Fixture {
             change_lock: ChangeLock::default(),
             directory: tempfile::tempdir().unwrap(),
             stop: watch::Sender::new(false),
+            health: Health::default(),
         }
     }
 
@@ -44,7 +73,8 @@ impl Fixture {
         let host = self.machine.host();
         let prober = Prober::new(host.clone(), None, "example.test");
         let ledger = Ledger::open(self.ledger()).unwrap();
-        let (store, settings, health) = (self.store.clone(), EngineSettings::new("n1"), Health::default());
+        let (store, settings) = (self.store.clone(), EngineSettings::new("n1"));
+        let health = self.health.clone();
         let parts = AgentParts { host, store, prober, ledger, settings, health };
         Engine::new(parts, self.change_lock.clone(), self.stop.subscribe()).await
     }

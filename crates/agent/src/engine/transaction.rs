@@ -3,17 +3,17 @@
 //! ```text
 //!   plan ── nothing to do ──► unchanged
 //!     │
-//!   write to the ledger that the change begins, and report it
+//!   write to the ledger that the change begins, and report it ── the disk does not take it ──► not begun
 //!     │
 //!   the change itself, see `guarded_change`
 //!     ▼
 //!   changed, or failed and rolled back
 //! ```
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use knmstate_api::enactment::{ProbeResult, Timings};
-use knmstate_core::{FailureKind, OrderProgress, probes::Probe};
+use knmstate_core::{OrderProgress, probes::Probe};
 use knmstate_host::{Events, Host, NetworkState, RouteList, Topic, Warning};
 use tokio::{sync::watch, time::Instant};
 
@@ -41,6 +41,19 @@ pub(super) enum TransactionEnd {
     Stopped,
 }
 
+/// Why there was no change.
+enum NotChanged {
+    Failed(Failure),
+    /// The disk has not taken the record that the change begins.
+    NotRecorded(io::Error),
+}
+
+impl From<Failure> for NotChanged {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// One or several orders, applied as one change.
 pub(super) struct Transaction<'a, H, S> {
     pub host: &'a H,
@@ -54,20 +67,22 @@ pub(super) struct Transaction<'a, H, S> {
 }
 
 impl<H: Host, S: Store> Transaction<'_, H, S> {
-    pub(super) async fn run(mut self) -> TransactionEnd {
+    /// Fails when the ledger cannot be written. Nothing was touched then.
+    pub(super) async fn run(mut self) -> io::Result<TransactionEnd> {
         let mut timings = Timings::default();
         let begun = Instant::now();
         let result = self.steps(&mut timings).await;
-        match result {
+        Ok(match result {
             Ok(Some(probes)) => TransactionEnd::Changed { took: begun.elapsed(), timings, probes },
             Ok(None) => TransactionEnd::Unchanged(timings),
+            Err(NotChanged::NotRecorded(error)) => return Err(error),
             Err(_) if *self.stop.borrow() => TransactionEnd::Stopped,
-            Err(failure) => TransactionEnd::Failed { failure, timings },
-        }
+            Err(NotChanged::Failed(failure)) => TransactionEnd::Failed { failure, timings },
+        })
     }
 
     /// The results of the probes; `None` when there was nothing to change.
-    async fn steps(&mut self, timings: &mut Timings) -> Result<Option<Vec<ProbeResult>>, Failure> {
+    async fn steps(&mut self, timings: &mut Timings) -> Result<Option<Vec<ProbeResult>>, NotChanged> {
         let mut clock = Stopwatch::start();
         let plan = self.host.plan(&self.desired).await.map_err(|error| Failure::of_host(&error))?;
         timings.prepare_milliseconds = Some(clock.lap());
@@ -75,12 +90,12 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
         if plan.is_empty() {
             return Ok(None);
         }
-        let policies: Vec<&str> = self.orders.iter().map(|order| &*order.policy).collect();
-        tracing::info!(?policies, difference = %plan.difference.into_value(), "changing the network");
         for order in &*self.orders {
             let failures = self.progress.failures(&order.policy);
-            self.recorder.begun(order, failures).map_err(|error| not_recorded(&error))?;
+            self.recorder.begun(order, failures).map_err(NotChanged::NotRecorded)?;
         }
+        let policies: Vec<&str> = self.orders.iter().map(|order| &*order.policy).collect();
+        tracing::info!(?policies, difference = %plan.difference.into_value(), "changing the network");
         let longest = |time: fn(&PreparedOrder) -> Duration| self.orders.iter().map(time).max();
         let guarded = GuardedChange {
             host: self.host,
@@ -93,7 +108,7 @@ impl<H: Host, S: Store> Transaction<'_, H, S> {
             conclusion: Conclusion::Commit,
             stop: self.stop.clone(),
         };
-        guarded.run(timings, &mut clock).await.map(|passed| Some(passed.probes))
+        Ok(Some(guarded.run(timings, &mut clock).await?.probes))
     }
 
     /// The probes of all orders, without duplicates.
@@ -123,17 +138,6 @@ pub(crate) fn add_warnings(orders: &mut [PreparedOrder], warnings: &[Warning]) {
                 order.notes.push(note);
             }
         }
-    }
-}
-
-fn not_recorded(error: &std::io::Error) -> Failure {
-    Failure {
-        why: format!(
-            "the start of the change could not be written to the node's disk, so nothing was touched: {error}"
-        ),
-        kind: FailureKind::Retryable,
-        is_open: false,
-        probes: Vec::new(),
     }
 }
 

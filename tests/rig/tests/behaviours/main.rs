@@ -28,5 +28,6 @@ mod render;
 mod rollout;
 mod sr_iov;
 mod standalone;
+mod standalone_disk;
 mod standalone_full_kernel;
 mod uml_node;

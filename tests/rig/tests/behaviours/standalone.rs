@@ -383,7 +383,7 @@ pub(crate) struct StandaloneFixture {
     program: String,
     policies: PathBuf,
     pub(crate) output: PathBuf,
-    state: PathBuf,
+    pub(crate) state: PathBuf,
 }
 
 impl StandaloneFixture {

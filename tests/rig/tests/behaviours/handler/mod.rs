@@ -1,6 +1,7 @@
 //! `knmstate handler` on a real NetworkManager and a real API server, with no more than its own rights. The test
 //! writes the orders, in place of the controller.
 
+mod disk;
 mod ephemeral;
 mod lldp;
 mod orders;
