@@ -4,6 +4,7 @@ mod disk;
 mod interruptions;
 mod leases;
 mod left_open;
+mod liveness;
 mod panics;
 
 use std::{net::TcpListener, path::Path};
