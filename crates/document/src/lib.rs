@@ -12,6 +12,7 @@
 //! | Do two values mean the same? | [`scalar`], [`address`] |
 //! | What does one document ask for that another does not have? | `unmet`, `difference` |
 //! | Which values must not be shown? | [`secrets`] |
+//! | Which keys run programs as root? | [`programs`] |
 //!
 //! Nothing here does I/O. Whether nmstate understands a document is not judged here.
 
@@ -19,6 +20,7 @@ pub mod address;
 mod difference;
 pub mod interfaces;
 pub mod place;
+pub mod programs;
 pub mod references;
 pub mod routing;
 pub mod scalar;
