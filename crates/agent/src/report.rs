@@ -11,7 +11,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use knmstate_api::{State, node_network_state::LinkState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use knmstate_api::{
+    State,
+    node_network_state::{LinkState, SetAsideChange},
+};
 use knmstate_client::call::Backoff;
 use knmstate_core::{
     budget::{BUDGET, fit},
@@ -20,7 +24,7 @@ use knmstate_core::{
     shown::shown,
 };
 use knmstate_document::Document;
-use knmstate_host::{Events, Host, HostError, Link, NetworkState, Operation, Topic};
+use knmstate_host::{Events, Host, HostError, Link, NetworkState, Operation, SetAside, Topic};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -282,6 +286,7 @@ impl<H: Host, S: Store> Reporter<H, S> {
         let (state, omitted) = fit(shown(state.sections()), BUDGET);
         ReportedNetwork {
             links: self.links(&state).await,
+            set_aside: self.host.set_aside().await.into_iter().map(set_aside).collect(),
             state: State(state),
             omitted,
             nmstate_version: versions.nmstate,
@@ -295,6 +300,10 @@ impl<H: Host, S: Store> Reporter<H, S> {
         let link_state = |Link { name, carrier, active_port }| LinkState { name, carrier, active_port };
         reported(links.map(link_state), shown)
     }
+}
+
+fn set_aside(SetAside { time, interfaces, why, file }: SetAside) -> SetAsideChange {
+    SetAsideChange { time: Time(time), interfaces, reason: why, file }
 }
 
 impl<H, S> std::fmt::Debug for Reporter<H, S> {

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus, NodeNetworkStateStatus,
-    State, node_network_state::LinkState, whole_second,
+    State,
+    node_network_state::{LinkState, SetAsideChange},
+    whole_second,
 };
 use knmstate_core::probes::ApiAccess;
 use tokio::sync::watch;
@@ -31,6 +33,8 @@ pub struct ReportedNetwork {
     pub omitted: Vec<String>,
     /// Links without a carrier, and the active ports of bonds.
     pub links: Vec<LinkState>,
+    /// Changes that could not be rolled back and were given up.
+    pub set_aside: Vec<SetAsideChange>,
     /// The version of nmstate that read the network.
     pub nmstate_version: String,
     /// Empty while NetworkManager does not run.
@@ -50,6 +54,7 @@ impl ReportedNetwork {
             host_network_manager_version: self.network_manager_version.clone(),
             omitted: self.omitted.clone(),
             links: self.links.clone(),
+            set_aside: self.set_aside.clone(),
             ..NodeNetworkStateStatus::default()
         }
     }

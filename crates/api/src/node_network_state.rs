@@ -64,6 +64,11 @@ pub struct NodeNetworkStateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkState>,
 
+    /// Changes of the network that could not be rolled back and were given up, oldest first: what they changed may still
+    /// be there. Absent when there are none. An entry stays until its file is removed from the node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_aside: Vec<SetAsideChange>,
+
     /// When currentState last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_update_time: Option<Time>,
@@ -98,4 +103,22 @@ pub struct LinkState {
     /// The active port of a bond in a mode with one active port at a time. Absent when none of its ports can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_port: Option<String>,
+}
+
+/// A change of the network that could not be rolled back and was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetAsideChange {
+    /// When it was given up.
+    pub time: Time,
+
+    /// The interfaces that it may have changed. Absent when they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+
+    /// Why it could not be rolled back.
+    pub reason: String,
+
+    /// The file on the node, readable for root only, with the network before the change and all attempts to restore it.
+    pub file: String,
 }

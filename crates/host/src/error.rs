@@ -6,6 +6,7 @@ use knmstate_document::{InvalidDocument, Place};
 use knmstate_offline::captures::CaptureError;
 
 use crate::host::{Checkpoint, Operation};
+use crate::set_aside::SetAside;
 
 /// Why the machine did not do what was asked.
 ///
@@ -22,6 +23,10 @@ pub enum HostError {
     /// touched.
     #[error("{place}: this machine cannot do {what}: {why}")]
     Unsupported { place: Place, what: String, why: String },
+
+    /// The document asks for something that the admin of this machine has not allowed. Nothing was touched.
+    #[error("{place}: {why}")]
+    NotAllowed { place: Place, why: String },
 
     /// Something that the document depends on does not exist yet, or is not configured as required. Another change, or
     /// the admin with a cable, may provide it.
@@ -68,6 +73,10 @@ pub enum HostError {
     /// The checkpoint was made by another program; it is not ours to commit or to roll back.
     #[error("checkpoint {checkpoint} was made by another program")]
     NotOurs { checkpoint: Checkpoint },
+
+    /// An earlier change cannot be rolled back. It was given up, so that it does not block others any more.
+    #[error("{0}")]
+    SetAside(SetAside),
 }
 
 impl HostError {
@@ -80,9 +89,11 @@ impl HostError {
             | Self::Timeout { .. }
             | Self::VerificationFailed { .. }
             | Self::Failed { .. }
-            | Self::Panicked { .. } => true,
+            | Self::Panicked { .. }
+            | Self::SetAside(_) => true,
             Self::Invalid { .. }
             | Self::Unsupported { .. }
+            | Self::NotAllowed { .. }
             | Self::PermissionDenied { .. }
             | Self::CheckpointGone { .. }
             | Self::NotOurs { .. } => false,
@@ -96,6 +107,7 @@ impl HostError {
             Self::Unsupported { .. } => {
                 "Leave it out on this node, or give the node a kernel and a NetworkManager that support it."
             }
+            Self::NotAllowed { .. } => "Remove the named key, or allow it.",
             Self::Missing { .. } => {
                 "Correct the named key, or change what it depends on, in this document or in another one; it is tried again."
             }
@@ -122,6 +134,9 @@ impl HostError {
                 "Read the state of the node: it is as before, unless NetworkManager was restarted meanwhile."
             }
             Self::NotOurs { .. } => "Wait until the other program has settled it.",
+            Self::SetAside(_) => {
+                "Compare the network of the node with the state before the change, which is in that file; correct what differs by a policy or by hand; then remove the file."
+            }
         }
     }
 
@@ -130,6 +145,7 @@ impl HostError {
         match self {
             Self::Invalid { place, .. }
             | Self::Unsupported { place, .. }
+            | Self::NotAllowed { place, .. }
             | Self::Missing { place, .. }
             | Self::VerificationFailed { place, .. }
             | Self::Failed { place, .. } => Some(place),
@@ -139,7 +155,8 @@ impl HostError {
             | Self::Panicked { .. }
             | Self::PermissionDenied { .. }
             | Self::CheckpointGone { .. }
-            | Self::NotOurs { .. } => None,
+            | Self::NotOurs { .. }
+            | Self::SetAside(_) => None,
         }
     }
 
@@ -239,6 +256,24 @@ mod tests {
                 "checkpoint 7 does not exist any more",
             ),
             (HostError::NotOurs { checkpoint }, false, "checkpoint 7 was made by another program"),
+            (
+                HostError::NotAllowed {
+                    place: Place::interface("eth1").below("dispatch"),
+                    why: "scripts".into(),
+                },
+                false,
+                "interfaces[eth1].dispatch: scripts",
+            ),
+            (
+                HostError::SetAside(SetAside {
+                    time: jiff::Timestamp::UNIX_EPOCH,
+                    interfaces: vec!["eth1".into(), "br1".into()],
+                    why: "no such bond".into(),
+                    file: "/j/set-aside.json".into(),
+                }),
+                true,
+                "a change of eth1, br1 cannot be rolled back and was given up: no such bond; what is known about it is in /j/set-aside.json",
+            ),
         ];
         for (error, retryable, text) in table {
             assert_eq!(error.to_string(), text);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::HostError;
 use crate::events::Events;
+use crate::set_aside::SetAside;
 
 /// A handle onto one machine.
 ///
@@ -65,6 +66,10 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// That is done even when the machine itself has lost the way back (its network service was restarted): what
     /// was there before has been noted down by [`begin`](Host::begin). [`HostError::CheckpointGone`] says that there
     /// is nothing left of this change to put back.
+    ///
+    /// Each failed attempt is counted, over restarts of the agent and the machine, except while the service does not
+    /// run or another program's change is in the way. After too many ([`is_given_up`](crate::set_aside::is_given_up))
+    /// this returns [`HostError::SetAside`], and the change is not open any more.
     fn roll_back(&self, checkpoint: &Checkpoint) -> impl Future<Output = Result<(), HostError>> + Send;
 
     /// Changes that are neither committed nor rolled back: those of this agent, also of an earlier run of it, and
@@ -75,6 +80,11 @@ pub trait Host: Clone + Send + Sync + 'static {
     /// What the kernel reports about links and a [`NetworkState`] does not contain. Empty for a host that has nothing
     /// to add.
     fn links(&self) -> impl Future<Output = Vec<Link>> + Send {
+        std::future::ready(Vec::new())
+    }
+
+    /// Changes that could not be rolled back and were given up, oldest first, until the admin has removed their files.
+    fn set_aside(&self) -> impl Future<Output = Vec<SetAside>> + Send {
         std::future::ready(Vec::new())
     }
 

@@ -30,6 +30,9 @@
 //! keeps the change. `commit` returns [`HostError::CheckpointGone`], [`Guard::Lost`] marks the change in the list, and
 //! `roll_back` undoes it from the journal.
 //!
+//! What cannot be rolled back is given up after some attempts ([`set_aside`]): `roll_back` returns
+//! [`HostError::SetAside`], the change is not open any more, and [`Host::set_aside`] lists it for the admin.
+//!
 //! # Implementations
 //!
 //! [`NetworkManagerHost`] is the host that the process runs on. The crate `knmstate-simulated-host` has one in memory,
@@ -39,6 +42,7 @@ mod error;
 mod events;
 mod host;
 mod network_manager;
+pub mod set_aside;
 
 pub use error::HostError;
 pub use events::{Announcer, Changes, Events, Topic};
@@ -48,3 +52,4 @@ pub use host::{
 // What the trait takes and returns.
 pub use knmstate_document::{NetworkState, Place, RouteList};
 pub use network_manager::{NMSTATE_VERSION, NetworkManagerHost, NetworkManagerLimits, NetworkManagerOptions};
+pub use set_aside::SetAside;

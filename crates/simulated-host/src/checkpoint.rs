@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::machine::{Inner, Shared};
 use super::network::Network;
+use knmstate_document::interface_name;
 use knmstate_host::HostError;
-use knmstate_host::{Checkpoint, Guard, OpenCheckpoint};
+use knmstate_host::{Checkpoint, Guard, OpenCheckpoint, SetAside, set_aside::is_given_up};
 
 /// A change that the service guards. It lives and dies with the service.
 #[derive(Debug)]
@@ -34,6 +35,14 @@ fn in_future(lasting: Duration) -> Instant {
 pub(super) struct Journal {
     pub(super) checkpoint: Checkpoint,
     pub(super) before: Arc<Network>,
+    /// Of each failed attempt to roll it back, whether its error was final.
+    failed: Vec<bool>,
+}
+
+impl Journal {
+    pub(super) fn new(checkpoint: Checkpoint, before: Arc<Network>) -> Self {
+        Self { checkpoint, before, failed: Vec::new() }
+    }
 }
 
 /// A task that sleeps until the deadline; dropping it ends the task.
@@ -158,6 +167,36 @@ impl Inner {
         let noted =
             self.journal.take_if(|journal| journal.checkpoint == *checkpoint).map(|journal| journal.before);
         guarded.or(noted).ok_or_else(|| HostError::CheckpointGone { checkpoint: checkpoint.clone() })
+    }
+
+    /// Counts a failed attempt to roll a change back. Returns its error, or that the change was given up.
+    pub(super) fn roll_back_failed(&mut self, checkpoint: &Checkpoint, error: HostError) -> HostError {
+        if matches!(error, HostError::Unavailable { .. } | HostError::Busy { .. }) {
+            return error;
+        }
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.checkpoint == *checkpoint) else {
+            return error;
+        };
+        journal.failed.push(!error.is_retryable());
+        if !is_given_up(&journal.failed) {
+            return error;
+        }
+        let (before, now) = (journal.before.document(), self.network.document());
+        let touched =
+            now.interfaces().map(interface_name).filter(|name| before.interface(name) != now.interface(name));
+        let aside = SetAside {
+            interfaces: touched.map(str::to_owned).collect(),
+            why: error.to_string(),
+            file: "/set-aside.json".to_owned(),
+            ..SetAside::default()
+        };
+        self.set_aside.push(aside.clone());
+        self.journal = None;
+        // Until its time has passed, the service has a checkpoint that is not known to be ours.
+        if let Some(open) = self.open.as_mut().filter(|open| open.checkpoint == *checkpoint) {
+            open.ours = false;
+        }
+        HostError::SetAside(aside)
     }
 
     /// Leaves the change to another program from now on.

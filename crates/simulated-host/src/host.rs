@@ -11,7 +11,7 @@ use super::faults::Fault;
 use super::machine::{Shared, SimulatedMachine};
 use knmstate_host::Events;
 use knmstate_host::HostError;
-use knmstate_host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, Versions};
+use knmstate_host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, SetAside, Versions};
 
 /// A handle onto a [`SimulatedMachine`]: all that an agent knows of it.
 #[derive(Debug, Clone)]
@@ -81,7 +81,9 @@ impl Host for SimulatedHost {
     }
 
     async fn roll_back(&self, checkpoint: &Checkpoint) -> Result<(), HostError> {
-        self.weather(Operation::RollBack).await?;
+        if let Err(error) = self.weather(Operation::RollBack).await {
+            return Err(self.machine.lock().roll_back_failed(checkpoint, error));
+        }
         let mut inner = self.machine.answering()?;
         let before = inner.settle_by_going_back(checkpoint)?;
         self.machine.turn_into(&mut inner, before);
@@ -94,6 +96,10 @@ impl Host for SimulatedHost {
 
     async fn links(&self) -> Vec<Link> {
         self.machine.links()
+    }
+
+    async fn set_aside(&self) -> Vec<SetAside> {
+        self.machine.lock().set_aside.clone()
     }
 
     async fn versions(&self) -> Versions {

@@ -1,6 +1,6 @@
 //! The simulated machine: its state, which outlives every handle to it, and the functions by which tests change it.
 
-use knmstate_document::{NetworkState, interface_name};
+use knmstate_document::{NetworkState, interface_name, programs};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use super::host::SimulatedHost;
 use super::kind::Kind;
 use super::network::{Hardware, Network};
 use knmstate_host::HostError;
-use knmstate_host::{Abilities, Checkpoint, Link, Operation, Plan, Versions};
+use knmstate_host::{Abilities, Checkpoint, Link, Operation, Plan, SetAside, Versions};
 use knmstate_host::{Announcer, Changes, Topic};
 
 /// A machine in memory. Clones are the same machine.
@@ -44,6 +44,8 @@ pub(super) struct Inner {
     pub(super) network: Arc<Network>,
     pub(super) open: Option<Open>,
     pub(super) journal: Option<Journal>,
+    /// Changes that were given up.
+    pub(super) set_aside: Vec<SetAside>,
     /// NICs without a cable.
     unplugged: BTreeSet<String>,
     service_runs: bool,
@@ -95,6 +97,7 @@ impl Builder {
             network: Arc::new(network),
             open: None,
             journal: None,
+            set_aside: Vec::new(),
             unplugged: BTreeSet::new(),
             service_runs: true,
             checkpoints_made: 0,
@@ -266,6 +269,7 @@ impl Shared {
     /// What applying the document would change.
     pub(super) fn plan(&self, desired: &NetworkState) -> Result<Plan, HostError> {
         let inner = self.answering()?;
+        refuse_scripts(desired, &inner.network.document())?;
         let next = inner.network.with(desired, &self.hardware, Origin::Agent)?;
         if next == *inner.network {
             return Ok(Plan::default());
@@ -285,6 +289,7 @@ impl Shared {
     ) -> Result<Checkpoint, HostError> {
         let mut inner = self.answering()?;
         inner.refuse_if_busy()?;
+        refuse_scripts(desired, &inner.network.document())?;
         let before = Arc::clone(&inner.network);
         let mut next = before.with(desired, &self.hardware, Origin::Agent)?;
 
@@ -293,7 +298,7 @@ impl Shared {
             next = next.disregarding(interface, key, &before);
         }
         let checkpoint = inner.name_checkpoint();
-        inner.journal = Some(Journal { checkpoint: checkpoint.clone(), before: Arc::clone(&before) });
+        inner.journal = Some(Journal::new(checkpoint.clone(), Arc::clone(&before)));
         inner.open = Some(Open::new(self, checkpoint.clone(), true, Arc::clone(&before), deadline));
 
         match fault {
@@ -365,5 +370,13 @@ impl Inner {
     fn name_checkpoint(&mut self) -> Checkpoint {
         self.checkpoints_made += 1;
         Checkpoint::new(format!("/org/freedesktop/NetworkManager/Checkpoint/{}", self.checkpoints_made))
+    }
+}
+
+/// A simulated machine has no programs that a script could run, and does not allow any.
+fn refuse_scripts(desired: &NetworkState, current: &NetworkState) -> Result<(), HostError> {
+    match programs::first_new_dispatch_script(desired.sections(), current.sections()) {
+        Some(place) => Err(HostError::NotAllowed { place, why: programs::DISPATCH_NOT_ALLOWED.to_owned() }),
+        None => Ok(()),
     }
 }

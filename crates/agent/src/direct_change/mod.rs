@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::{
     engine::{
-        Conclusion, EngineSettings,
+        Conclusion, EngineSettings, RolledBack,
         guarded_change::{Failure, GuardedChange, Stopwatch},
         prepare::{PreparedOrder, prepare},
         roll_back_ours,
@@ -41,8 +41,9 @@ use crate::{
 /// has it, and the next command or the handler rolls it back.
 const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time between two attempts to roll back, unless NetworkManager comes back earlier.
-const PAUSE: Duration = Duration::from_secs(2);
+/// The time between the first two attempts to roll back, unless NetworkManager comes back earlier; then twice as long
+/// each time. The host counts the attempts, and a command is no reason to give up sooner than the handler would.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// One change, and how to make it.
 #[derive(Debug)]
@@ -158,23 +159,25 @@ impl<H: Host> DirectChange<'_, H> {
         why.push_str(if as_before {
             ROLLED_BACK
         } else {
-            "; the state of the network is not known; the next command or the handler rolls the change back"
+            "; the state of the network is not known; the next command or the handler rolls the change back, unless it \
+             was given up"
         });
         DirectChangeResult::Failed { why, probes, as_before }
     }
 
     async fn rolled_back_in_time(&self) -> bool {
         let end = Instant::now() + ROLL_BACK_TIMEOUT;
-        let mut events = self.host.events();
+        let (mut events, mut pause) = (self.host.events(), FIRST_PAUSE);
         loop {
             match roll_back_ours(self.host).await {
-                Ok(()) => return true,
+                Ok(rolled_back) => return rolled_back == RolledBack::AsBefore,
                 Err(error) if Instant::now() >= end => {
                     tracing::warn!(%error, "the change could not be rolled back");
                     return false;
                 }
                 Err(_) => {
-                    let _ = timeout(PAUSE, wait_for(&mut events, Topic::ServiceBack)).await;
+                    let _ = timeout(pause, wait_for(&mut events, Topic::ServiceBack)).await;
+                    pause *= 2;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Direct changes on a simulated machine, with a paused clock.
 
-use knmstate_simulated_host::{SimulatedHost, SimulatedMachine};
+use knmstate_simulated_host::{Fault, SimulatedHost, SimulatedMachine, Strikes};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -163,4 +163,20 @@ async fn the_state_is_unknown_only_if_the_service_does_not_come_back() {
             assert_eq!(machine.state(), before);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_change_that_cannot_be_rolled_back_does_not_refuse_commands_for_ever() {
+    let machine = machine();
+    left_open(&machine).await;
+    machine.restart_service();
+    let error = HostError::invalid(knmstate_host::Place::interface("eth1"), "there is no such interface");
+    machine.arm(knmstate_host::Operation::RollBack, Strikes::Always, Fault::Fail(error));
+    for _ in 0..2 {
+        let end = change(&machine, &mtu(1300), Conclusion::Commit).await;
+        assert!(matches!(end, DirectChangeResult::Failed { as_before: false, .. }), "{end:?}");
+    }
+    let end = change(&machine, &mtu(1300), Conclusion::Commit).await;
+    assert!(matches!(end, DirectChangeResult::Changed { .. }), "{end:?}");
+    assert_eq!((mtu_of(&machine), machine.host().set_aside().await.len()), (json!(1300), 1));
 }

@@ -83,8 +83,8 @@ impl EngineSettings {
     }
 }
 
-/// How long to wait before another attempt to roll back an open change, unless NetworkManager comes back earlier.
-const ROLL_BACK_PAUSE: Duration = Duration::from_secs(5);
+/// After so many failed attempts to roll an open change back, the network is reported as it is between the attempts.
+const ATTEMPTS_BEFORE_REPORT: u32 = 2;
 
 /// How long the steps before and after a change may take before the engine counts as hung.
 const MARGIN: Duration = Duration::from_mins(5);
@@ -112,6 +112,8 @@ pub(crate) struct Engine<H, S> {
     change_lock: ChangeLock,
     /// Held from the start: an earlier process may have left a change open.
     change_guard: Option<ChangeGuard>,
+    /// How often in a row rolling back an open change has failed.
+    failed_roll_backs: u32,
     recorder: StatusRecorder<S>,
     progress: OrderProgress,
     settings: EngineSettings,
@@ -173,6 +175,7 @@ impl<H: Host, S: Store> Engine<H, S> {
             prober,
             change_lock,
             change_guard,
+            failed_roll_backs: 0,
             recorder,
             progress,
             settings,
@@ -272,26 +275,37 @@ impl<H: Host, S: Store> Engine<H, S> {
         }
     }
 
-    /// Rolls back what an earlier process, or a failed attempt of this one, left open; false when that failed.
+    /// Rolls back what an earlier process, or a failed attempt of this one, left open; false when that failed. The host
+    /// counts the attempts and gives up in the end.
     async fn roll_back_open(&mut self, events: &mut Events) -> bool {
-        if self.change_guard.is_none() {
-            // The lock is released only when no change is open, and none was begun since.
+        if self.change_guard.is_none() && self.failed_roll_backs == 0 {
+            // No change was open when the lock was released, and none was begun since.
             return true;
         }
-        self.busy_for(MARGIN * 2);
-        match roll_back_ours(&self.host).await {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(%error, "a change is still open and cannot be rolled back yet");
-                let pause = Instant::now() + ROLL_BACK_PAUSE;
-                tokio::select! {
-                    () = stopped(&mut self.stop) => {}
-                    () = wait_for(events, Topic::ServiceBack) => {}
-                    () = sleep_until(pause) => {}
-                }
-                false
-            }
+        if !self.take_change_lock().await {
+            return false;
         }
+        self.busy_for(MARGIN * 2);
+        let Err(error) = roll_back_ours(&self.host).await else {
+            self.failed_roll_backs = 0;
+            return true;
+        };
+        tracing::warn!(%error, "a change is still open and cannot be rolled back yet");
+        // While NetworkManager does not run, there is nothing to report and no reason to wait longer each time.
+        if !matches!(error, HostError::Unavailable { .. }) {
+            self.failed_roll_backs += 1;
+        }
+        if self.failed_roll_backs >= ATTEMPTS_BEFORE_REPORT {
+            self.release_change_lock();
+        }
+        self.busy = None;
+        let pause = Instant::now() + roll_back_pause(self.failed_roll_backs);
+        tokio::select! {
+            () = stopped(&mut self.stop) => {}
+            () = wait_for(events, Topic::ServiceBack) => {}
+            () = sleep_until(pause) => {}
+        }
+        false
     }
 
     /// Takes the change lock, if it is not held yet. False when the request to stop comes first.
@@ -308,7 +322,7 @@ impl<H: Host, S: Store> Engine<H, S> {
         self.change_guard.is_some()
     }
 
-    /// No change is open any more: lets the reporter read the network.
+    /// Lets the reporter read the network: no change is open any more, or one that cannot be rolled back soon.
     fn release_change_lock(&mut self) {
         if self.change_guard.take().is_some() {
             self.change_lock.notify_settled();
@@ -356,9 +370,30 @@ impl<H: Host, S: Store> Engine<H, S> {
     }
 }
 
+/// How an open change was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RolledBack {
+    /// The network is as before, or no change was open.
+    AsBefore,
+    /// A change could not be rolled back, and the host has given it up.
+    GivenUp,
+}
+
 /// Rolls back every open change of ours, unless it was left open for another program. A checkpoint that no longer
 /// exists has been rolled back by NetworkManager.
-pub(crate) async fn roll_back_ours<H: Host>(host: &H) -> Result<(), HostError> {
+pub(crate) async fn roll_back_ours<H: Host>(host: &H) -> Result<RolledBack, HostError> {
+    match roll_back_each(host).await {
+        Ok(()) => Ok(RolledBack::AsBefore),
+        Err(error @ HostError::SetAside(_)) => {
+            tracing::error!("{error}. {}", error.advice());
+            // What else is open has to be rolled back all the same.
+            roll_back_each(host).await.map(|()| RolledBack::GivenUp)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn roll_back_each<H: Host>(host: &H) -> Result<(), HostError> {
     for open in host.open_checkpoints().await?.into_iter().filter(OpenCheckpoint::is_ours_to_undo) {
         tracing::warn!(checkpoint = %open.checkpoint, "rolling back a change that was left open");
         match host.roll_back(&open.checkpoint).await {
@@ -367,6 +402,12 @@ pub(crate) async fn roll_back_ours<H: Host>(host: &H) -> Result<(), HostError> {
         }
     }
     Ok(())
+}
+
+/// How long to wait before another attempt to roll back an open change, unless NetworkManager comes back earlier: longer
+/// after each attempt that failed.
+fn roll_back_pause(failed: u32) -> Duration {
+    Duration::from_secs(5) * 2_u32.pow(failed.saturating_sub(1).min(5))
 }
 
 fn milliseconds(time: Duration) -> i64 {

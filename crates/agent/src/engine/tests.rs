@@ -1,6 +1,7 @@
 //! The engine on a simulated machine, with a paused clock.
 
 mod disk;
+mod given_up;
 mod interruptions;
 mod leases;
 mod left_open;

@@ -346,3 +346,20 @@ async fn it_ends_at_the_request_to_stop() {
     drop(fixture.stop.take());
     timeout(SOON, &mut fixture.running).await.unwrap().unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_given_up_is_reported() {
+    let fixture = Fixture::new().await;
+    assert!(fixture.last().1.set_aside.is_empty());
+    let host = fixture.machine.host();
+    let desired = json!({ "interfaces": [{ "name": "eth1", "mtu": 1400 }] });
+    let checkpoint =
+        host.begin(&NetworkState::parse(desired).unwrap(), Duration::from_mins(1)).await.unwrap();
+    let error = HostError::invalid(knmstate_host::Place::interface("eth1"), "there is no such interface");
+    fixture.machine.arm(Operation::RollBack, Strikes::Always, Fault::Fail(error.clone()));
+    while !matches!(host.roll_back(&checkpoint).await, Err(HostError::SetAside(_))) {}
+    fixture.change_lock.notify_settled();
+    sleep(SOON).await;
+    let aside = fixture.last().1.set_aside;
+    assert_eq!((&*aside[0].reason, &*aside[0].interfaces), (&*error.to_string(), &["eth1".to_owned()][..]));
+}

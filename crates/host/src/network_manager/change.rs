@@ -1,23 +1,23 @@
-//! The steps of a change on the real host. It runs on the worker's thread, one step at a time.
+//! The steps of a change on the real host. It runs on the worker's thread, one step at a time. `undo.rs` has those that
+//! roll it back.
 
 use knmstate_document::NetworkState;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use nmstate::{NetworkState as Document, NmstateError};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::as_before::{is_at_rest, looks_as_before};
 use super::classify::{self, CallPhase};
 use super::journal::{Entry, Journal};
 use super::options::{NetworkManagerLimits, NetworkManagerOptions};
-use super::ownership::{self, Moment, is_ours, is_settled, ours};
-use super::planning::{PlannedChange, plan_change};
+use super::ownership::{self, Moment, is_settled, ours};
+use super::planning::{ChangeRules, PlannedChange, plan_change};
 use super::readings::Readings;
-use super::service::{self, Held, Service, whole_seconds};
+use super::service::{self, Service, whole_seconds};
 use super::service_watch::{ServiceEvent, watch};
 use super::unchanged::Unchanged;
-use super::{memory_only, nmstate_calls, restore};
+use super::{memory_only, nmstate_calls};
 use crate::error::HostError;
 use crate::events::Events;
 use crate::host::{Checkpoint, Guard, OpenCheckpoint, Operation, Plan, Warning};
@@ -27,10 +27,10 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) struct GuardedChanges {
-    journal: Journal,
-    limits: NetworkManagerLimits,
-    memory_only: bool,
-    unchanged: Unchanged,
+    pub(super) journal: Journal,
+    pub(super) limits: NetworkManagerLimits,
+    rules: ChangeRules,
+    pub(super) unchanged: Unchanged,
     readings: Readings,
 }
 
@@ -47,7 +47,10 @@ impl GuardedChanges {
             readings: Readings::new(options.limits.observe, events),
             journal: Journal::new(options.journal),
             limits: options.limits,
-            memory_only: options.memory_only,
+            rules: ChangeRules {
+                memory_only: options.memory_only,
+                allow_dispatch_scripts: options.allow_dispatch_scripts,
+            },
             unchanged: Unchanged::default(),
         }
     }
@@ -73,17 +76,16 @@ impl GuardedChanges {
         };
         let profiles = service.profiles().await?;
         let mut entry = Entry {
-            checkpoint: None,
             service: service.identity().to_owned(),
             noted_at_ms: service::boot_time_ms(),
-            committing: false,
             before: plan.before.clone().into_value(),
             revert: plan.revert.clone(),
             touched: plan.touched.clone(),
             profiles: profiles.into_iter().map(|profile| profile.uuid).collect(),
-            memory_only: self.memory_only,
+            memory_only: self.rules.memory_only,
             boot: service::boot_id(),
-            left_open_until_ms: None,
+            scripts: plan.scripts.clone(),
+            ..Entry::default()
         };
         self.journal.write(&entry)?;
         self.readings.forget();
@@ -125,13 +127,12 @@ impl GuardedChanges {
     ) -> Result<(Option<PlannedChange>, Vec<Warning>), HostError> {
         // A recent reading is enough to begin a change, but not to refuse one or to report that nothing has to change.
         if let Some(recent) = self.readings.recent()
-            && let Ok((Some(prepared), warnings)) =
-                plan_change(service, desired, recent, self.memory_only).await
+            && let Ok((Some(prepared), warnings)) = plan_change(service, desired, recent, self.rules).await
         {
             return Ok((Some(prepared), warnings));
         }
         let current = self.readings.fresh().await?;
-        plan_change(service, desired, current, self.memory_only).await
+        plan_change(service, desired, current, self.rules).await
     }
 
     /// Works out what would be done, and says it.
@@ -196,42 +197,6 @@ impl GuardedChanges {
         }
     }
 
-    /// Makes sure that a change which failed leaves nothing behind, and says why it failed.
-    async fn undo_failed(&mut self, entry: &Entry, failure: HostError) -> HostError {
-        let same_service = match Service::find(self.limits.answer).await {
-            Ok(service) if service.identity() == entry.service => service,
-            // What NetworkManager would have rolled back is kept by the next one. It stays in the journal, and so in
-            // the list of open changes, for the caller to roll back when NetworkManager is there.
-            _ => return service_ended(),
-        };
-        let undone = match same_service.checkpoints().await {
-            Ok(held) => match (&failure, ours(entry, &held)) {
-                (HostError::Busy { .. }, None) => return self.nothing_was_touched(&held, failure),
-                (_, Some(ours)) => same_service.roll_back(&ours.path).await.map(drop),
-                (_, None) => Ok(()),
-            },
-            Err(error) => Err(error),
-        };
-        match undone {
-            // Without an answer the timer decides; the note stays until it has.
-            Err(_) => failure,
-            Ok(()) => match self.finish_roll_back(&same_service, entry).await {
-                Ok(()) => failure,
-                Err(error) => error,
-            },
-        }
-    }
-
-    fn nothing_was_touched(&self, held: &[Held], failure: HostError) -> HostError {
-        if let Err(error) = self.journal.remove() {
-            return error;
-        }
-        held.first().map_or(failure, |held| HostError::Busy {
-            checkpoint: Checkpoint::new(&held.path),
-            rolls_back_in: held.rolls_back_in,
-        })
-    }
-
     pub(super) async fn commit(&mut self, checkpoint: &Checkpoint) -> Result<(), HostError> {
         if self.unchanged.settle(checkpoint) {
             return Ok(());
@@ -248,7 +213,7 @@ impl GuardedChanges {
             _ => return Err(gone),
         };
         let Some(held) = ours(&entry, &service.checkpoints().await?).cloned() else {
-            self.journal.remove()?;
+            self.forget_undone(&entry)?;
             return Err(gone);
         };
         // If we die between here and the end, the note says that keeping the change was decided.
@@ -263,33 +228,8 @@ impl GuardedChanges {
         Err(result.err().unwrap_or(gone))
     }
 
-    pub(super) async fn roll_back(&mut self, checkpoint: &Checkpoint) -> Result<(), HostError> {
-        if self.unchanged.settle(checkpoint) {
-            return Ok(());
-        }
-        let Some(entry) = self.journal_entry()?.filter(|entry| entry.name() == *checkpoint) else {
-            return Err(self.refusal(checkpoint).await);
-        };
-        if entry.changes_nothing() {
-            return self.journal.remove();
-        }
-        let service = Service::find(self.limits.answer).await?;
-        if service.identity() != entry.service {
-            return self.restore_from_journal(&service, &entry).await;
-        }
-        let there = match ours(&entry, &service.checkpoints().await?) {
-            Some(held) => service.roll_back(&held.path).await?,
-            None => false,
-        };
-        if !there {
-            self.journal.remove()?;
-            return Err(HostError::CheckpointGone { checkpoint: checkpoint.clone() });
-        }
-        self.finish_roll_back(&service, &entry).await
-    }
-
     /// Why a checkpoint that is not in the journal cannot be settled.
-    async fn refusal(&self, checkpoint: &Checkpoint) -> HostError {
+    pub(super) async fn refusal(&self, checkpoint: &Checkpoint) -> HostError {
         let held = match Service::find(self.limits.answer).await {
             Ok(service) => service.checkpoints().await.unwrap_or_default(),
             Err(_) => Vec::new(),
@@ -300,48 +240,6 @@ impl GuardedChanges {
         } else {
             HostError::CheckpointGone { checkpoint }
         }
-    }
-
-    /// NetworkManager says that it has rolled back. It says so before the kernel is there again, so we wait; and what
-    /// it has left undone we do.
-    async fn finish_roll_back(&self, service: &Service, entry: &Entry) -> Result<(), HostError> {
-        let end = Instant::now() + self.limits.settle;
-        loop {
-            let at_rest = is_at_rest(entry, service).await?;
-            let now = nmstate_calls::read(self.limits.observe).await?;
-            if at_rest && looks_as_before(entry, &nmstate_calls::shown(now.clone())?) {
-                break;
-            }
-            if Instant::now() >= end {
-                if restore::what_is_left(entry, &now).is_ok() {
-                    break;
-                }
-                return self.restore_from_journal(service, entry).await;
-            }
-            sleep(POLL_INTERVAL).await;
-        }
-        self.journal.remove()
-    }
-
-    /// Puts the machine back by what was noted, without a checkpoint of NetworkManager.
-    async fn restore_from_journal(&self, service: &Service, entry: &Entry) -> Result<(), HostError> {
-        let held = service.checkpoints().await?;
-        if let Some(held) = held.into_iter().find(|held| !is_ours(entry, held, Some(service.identity()))) {
-            let checkpoint = Checkpoint::new(held.path);
-            return Err(HostError::Busy { checkpoint, rolls_back_in: held.rolls_back_in });
-        }
-        restore::from_journal(service, entry, &self.limits).await?;
-        self.journal.remove()
-    }
-
-    /// The note of a change that is not settled, as far as the note alone shows.
-    fn journal_entry(&self) -> Result<Option<Entry>, HostError> {
-        let entry = self.journal.read()?;
-        if entry.as_ref().is_some_and(|entry| ownership::is_over(entry, &Moment::now())) {
-            self.journal.remove()?;
-            return Ok(None);
-        }
-        Ok(entry)
     }
 
     /// Leaves a change that was applied to another program.
@@ -379,20 +277,19 @@ impl GuardedChanges {
             Some(service) => service.checkpoints().await?,
             None => Vec::new(),
         };
+        let running = service.as_ref().map(Service::identity);
         let mut entry = self.journal_entry()?;
-        if entry
-            .as_ref()
-            .is_some_and(|entry| is_settled(entry, service.as_ref().map(Service::identity), &held))
-        {
-            self.journal.remove()?;
-            entry = None;
+        if let Some(settled) = entry.as_ref().filter(|entry| is_settled(entry, running, &held)) {
+            let forgotten =
+                if settled.committing { self.journal.remove() } else { self.forget_undone(settled) };
+            match forgotten {
+                Ok(()) => entry = None,
+                Err(error) if settled.scripts.is_empty() => return Err(error),
+                // It counts as open until everything is as before.
+                Err(_) => {}
+            }
         }
-        open.extend(ownership::list(
-            entry.as_ref(),
-            service.as_ref().map(Service::identity),
-            &held,
-            &Moment::now(),
-        ));
+        open.extend(ownership::list(entry.as_ref(), running, &held, &Moment::now()));
         Ok(open)
     }
 
@@ -410,6 +307,6 @@ impl GuardedChanges {
     }
 }
 
-fn service_ended() -> HostError {
+pub(super) fn service_ended() -> HostError {
     HostError::Unavailable { why: "it went away while the change was applied".to_owned() }
 }

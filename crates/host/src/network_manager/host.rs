@@ -2,7 +2,7 @@
 
 use knmstate_document::NetworkState;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use tokio::time::timeout;
 use super::options::{NetworkManagerLimits, NetworkManagerOptions};
 use super::watcher::Watcher;
 use super::worker::{Request, Worker};
-use super::{abilities, links};
+use super::{abilities, aside, links};
 use crate::error::HostError;
 use crate::events::Events;
 use crate::host::{Abilities, Checkpoint, Host, Link, OpenCheckpoint, Operation, Plan, Versions};
+use crate::set_aside::SetAside;
 
 /// The version of nmstate that is linked in. The crate does not export it; a test compares it with the lock file.
 pub const NMSTATE_VERSION: &str = "2.2.62";
@@ -31,16 +32,17 @@ struct Shared {
     worker: Worker,
     watcher: Watcher,
     limits: NetworkManagerLimits,
+    journal: PathBuf,
     abilities: OnceCell<Abilities>,
 }
 
 impl NetworkManagerHost {
     /// Starts the two threads that serve the machine. It does not need NetworkManager to run already.
     pub async fn start(options: NetworkManagerOptions) -> Result<Self, HostError> {
-        let limits = options.limits;
+        let (limits, journal) = (options.limits, options.journal.clone());
         let (watcher, stop) = Watcher::start(limits.answer).await?;
         let worker = Worker::start(options, watcher.source(), stop)?;
-        Ok(Self { shared: Arc::new(Shared { worker, watcher, limits, abilities: OnceCell::new() }) })
+        Ok(Self { shared: Arc::new(Shared { worker, watcher, limits, journal, abilities: OnceCell::new() }) })
     }
 
     /// The threads that hang, by name. They keep to limits of their own, so only a restart of the process helps them.
@@ -128,6 +130,11 @@ impl Host for NetworkManagerHost {
 
     async fn links(&self) -> Vec<Link> {
         tokio::task::spawn_blocking(|| links::read(Path::new(links::SYS_CLASS_NET))).await.unwrap_or_default()
+    }
+
+    async fn set_aside(&self) -> Vec<SetAside> {
+        let journal = self.shared.journal.clone();
+        tokio::task::spawn_blocking(move || aside::list(&journal)).await.unwrap_or_default()
     }
 
     async fn versions(&self) -> Versions {

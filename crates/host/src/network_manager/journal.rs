@@ -12,16 +12,39 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::scripts::Script;
 use super::{service, unchanged};
 use crate::error::HostError;
 use crate::host::Checkpoint;
 
-const NAME: &str = "open-change.json";
+pub(super) const NAME: &str = "open-change.json";
 const UNFINISHED: &str = "open-change.json.new";
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
+}
+
+/// What the journal has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Entry(Box<Entry>),
+    /// A file that is damaged, or was written by a version that writes something else.
+    Unreadable,
+}
+
+/// One attempt to roll a change back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Attempt {
+    /// When it began, in UTC.
+    pub(super) at: String,
+    /// Why it failed.
+    pub(super) why: String,
+    /// Its error says that another attempt cannot help.
+    #[serde(default)]
+    pub(super) is_final: bool,
 }
 
 /// One change that is not settled.
@@ -54,6 +77,12 @@ pub(super) struct Entry {
     /// time. Without it the change belongs to the process that makes it, and is abandoned once that process is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_open_until_ms: Option<i64>,
+    /// The scripts that the change may create, replace or remove, as they were before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) scripts: Vec<Script>,
+    /// The attempts to roll it back, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -93,21 +122,15 @@ impl Journal {
         Self { directory }
     }
 
-    pub(super) fn read(&self) -> Result<Option<Entry>, HostError> {
+    pub(super) fn read(&self) -> Result<Found, HostError> {
         let path = self.directory.join(NAME);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(unusable(&path, &error)),
         };
-        // Not the parser's own words: they may quote a secret.
-        let entry = serde_json::from_slice(&bytes).map_err(|_| {
-            unusable(
-                &path,
-                &"it is not a note of this program; look at the node's network and remove the file",
-            )
-        })?;
-        Ok(Some(entry))
+        // The parser's own words may quote a secret.
+        Ok(serde_json::from_slice(&bytes).map_or(Found::Unreadable, Found::Entry))
     }
 
     /// Returns when the entry would survive a loss of power.
@@ -136,11 +159,11 @@ impl Journal {
     }
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
+pub(super) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> HostError {
+pub(super) fn unusable(path: &Path, why: &dyn std::fmt::Display) -> HostError {
     HostError::Failed {
         place: Place::document(),
         why: format!("the note of the way back, {}, cannot be used: {why}", path.display()),
@@ -170,11 +193,11 @@ mod tests {
     fn what_is_written_is_read_back_and_only_by_root() {
         let directory = tempfile::tempdir().expect("a directory");
         let journal = Journal::new(directory.path().join("a/b"));
-        assert_eq!(journal.read(), Ok(None));
+        assert_eq!(journal.read(), Ok(Found::Nothing));
         journal.write(&entry()).expect("written");
         let named = Entry { checkpoint: Some("/Checkpoint/1".to_owned()), ..entry() };
         journal.write(&named).expect("replaced");
-        assert_eq!(journal.read(), Ok(Some(named.clone())));
+        assert_eq!(journal.read(), Ok(Found::Entry(named.clone().into())));
         assert!(!format!("{named:?}").contains("hush"));
 
         let mode = |path: &str| {
@@ -191,16 +214,25 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let journal = Journal::new(directory.path().to_owned());
         fs::write(directory.path().join(UNFINISHED), "{\"checkp").expect("written");
-        assert_eq!(journal.read(), Ok(None));
+        assert_eq!(journal.read(), Ok(Found::Nothing));
         journal.write(&entry()).expect("the leftover is no obstacle");
-        assert_eq!(journal.read(), Ok(Some(entry())));
+        assert_eq!(journal.read(), Ok(Found::Entry(entry().into())));
     }
 
     #[test]
-    fn an_unreadable_note_is_an_error_that_names_the_file_and_no_secret() {
+    fn attempts_survive_the_process_and_entries_of_earlier_versions_have_none() {
         let directory = tempfile::tempdir().expect("a directory");
-        fs::write(directory.path().join(NAME), r#"{"checkpoint": 7, "revert": "hush"}"#).expect("written");
-        let error = Journal::new(directory.path().to_owned()).read().expect_err("it is no note").to_string();
-        assert!(error.contains(NAME) && !error.contains("hush"), "{error}");
+        let journal = Journal::new(directory.path().to_owned());
+        let attempt = Attempt { at: "now".to_owned(), why: "no such bond".to_owned(), is_final: true };
+        let attempted = Entry { attempts: vec![attempt.clone(), attempt], ..entry() };
+        journal.write(&attempted).expect("written");
+        assert_eq!(journal.read(), Ok(Found::Entry(attempted.into())));
+
+        let mut earlier = serde_json::to_value(entry()).expect("JSON");
+        let keys = earlier.as_object_mut().expect("a map");
+        assert!(!keys.contains_key("attempts") && !keys.contains_key("scripts"), "{keys:?}");
+        keys.remove("boot");
+        fs::write(directory.path().join(NAME), earlier.to_string()).expect("written");
+        assert_eq!(journal.read(), Ok(Found::Entry(entry().into())));
     }
 }

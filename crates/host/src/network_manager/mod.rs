@@ -18,6 +18,7 @@
 mod abilities;
 mod ageing;
 mod as_before;
+mod aside;
 mod change;
 mod classify;
 mod host;
@@ -33,9 +34,11 @@ mod preflight;
 mod profiles;
 mod readings;
 mod restore;
+mod scripts;
 mod service;
 mod service_watch;
 mod unchanged;
+mod undo;
 mod watcher;
 mod worker;
 

@@ -16,11 +16,18 @@ pub struct NetworkManagerOptions {
     /// Whether changes are kept in NetworkManager's memory and not on the machine's disk, so that a reboot comes back
     /// with what is on disk. See `memory_only.rs` for what that means.
     pub memory_only: bool,
+    /// Whether documents may have dispatch scripts, which NetworkManager runs as root.
+    pub allow_dispatch_scripts: bool,
 }
 
 impl NetworkManagerOptions {
     pub fn new(journal: impl Into<PathBuf>) -> Self {
-        Self { journal: journal.into(), limits: NetworkManagerLimits::default(), memory_only: false }
+        Self {
+            journal: journal.into(),
+            limits: NetworkManagerLimits::default(),
+            memory_only: false,
+            allow_dispatch_scripts: false,
+        }
     }
 }
 

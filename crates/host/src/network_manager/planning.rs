@@ -1,5 +1,7 @@
 //! Plans a change: what has to be done for a desired state, before anything is touched.
 
+use std::path::Path;
+
 use knmstate_document::{NetworkState, Place, RouteList, interface_name, is_absent, secrets::Scrubber};
 use knmstate_offline::parser;
 use nmstate::{NetworkState as Document, NmstateError};
@@ -7,10 +9,18 @@ use serde_json::{Map, Value, json};
 
 use super::classify::{self, CallPhase};
 use super::profiles::that_bring_up;
+use super::scripts::{self, Script};
 use super::service::Service;
 use super::{kinds, memory_only, nmstate_calls, preflight};
 use crate::error::HostError;
 use crate::host::Warning;
+
+/// How changes are made on this machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChangeRules {
+    pub(super) memory_only: bool,
+    pub(super) allow_dispatch_scripts: bool,
+}
 
 /// A change that was planned and not yet applied.
 pub(super) struct PlannedChange {
@@ -19,6 +29,7 @@ pub(super) struct PlannedChange {
     pub(super) before: NetworkState,
     pub(super) revert: Value,
     pub(super) touched: Vec<String>,
+    pub(super) scripts: Vec<Script>,
     pub(super) scrubber: Scrubber,
 }
 
@@ -28,8 +39,9 @@ pub(super) async fn plan_change(
     service: &Service,
     desired: &NetworkState,
     current: Document,
-    memory_only: bool,
+    rules: ChangeRules,
 ) -> Result<(Option<PlannedChange>, Vec<Warning>), HostError> {
+    let memory_only = rules.memory_only;
     let in_memory = if memory_only { Some(memory_only::document(desired)?) } else { None };
     let desired = in_memory.as_ref().unwrap_or(desired);
     let mut scrubber = Scrubber::default();
@@ -53,6 +65,7 @@ pub(super) async fn plan_change(
         other => other,
     };
     let spelled = nmstate_calls::spelled(&document)?;
+    scripts::check(&spelled, &before, rules.allow_dispatch_scripts)?;
     let mut warnings = preflight::check(&spelled, &before)?;
     let to_come = preflight::functions_to_come(&spelled, &before);
     let current = with_nics(current, &to_come)?;
@@ -84,7 +97,8 @@ pub(super) async fn plan_change(
             touched.push(via.to_owned());
         }
     }
-    Ok((Some(PlannedChange { document, difference, before, revert, touched, scrubber }), warnings))
+    let scripts = scripts::before(Path::new(scripts::DIRECTORY), &spelled, &touched)?;
+    Ok((Some(PlannedChange { document, difference, before, revert, touched, scripts, scrubber }), warnings))
 }
 
 /// The state as it will be with some more NICs, which are not used yet.

@@ -250,3 +250,35 @@ async fn secrets_do_not_show_in_errors() {
     assert!(!format!("{error} {error:?} {desired:?}").contains("hush"), "{error:?}");
     assert_eq!(error.place().map(ToString::to_string), Some("interfaces[eth1].802.1x".to_owned()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_rolled_back_is_given_up_after_some_attempts() {
+    let machine = machine();
+    let host = machine.host();
+    let checkpoint = host.begin(&new_address(), DEADLINE).await.expect("begun");
+    machine.restart_service();
+    let down = HostError::Unavailable { why: "it is being restarted".to_owned() };
+    for error in [down, failure()] {
+        machine.clear_faults();
+        machine.arm(Operation::RollBack, Strikes::Always, Fault::Fail(error.clone()));
+        for _ in 0..5 {
+            assert_eq!(host.roll_back(&checkpoint).await, Err(error.clone()));
+        }
+    }
+    assert!(host.set_aside().await.is_empty());
+    let Err(HostError::SetAside(aside)) = host.roll_back(&checkpoint).await else { panic!("not given up") };
+    assert_eq!((&*aside.interfaces, aside.why.as_str()), (&["eth0".to_owned()][..], &*failure().to_string()));
+    assert_eq!(host.set_aside().await, [aside]);
+    assert_eq!(host.open_checkpoints().await, Ok(vec![]));
+    machine.clear_faults();
+    assert!(matches!(host.roll_back(&checkpoint).await, Err(HostError::CheckpointGone { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dispatch_scripts_are_refused() {
+    let machine = machine();
+    let script = state(json!({ "interfaces": [{ "name": "eth0", "dispatch": { "post-activation": "x" } }] }));
+    let begun = machine.host().begin(&script, DEADLINE).await.map(drop);
+    assert!(matches!(begun, Err(HostError::NotAllowed { .. })), "{begun:?}");
+    assert_eq!(machine.host().plan(&script).await.map(drop), begun);
+}

@@ -133,6 +133,7 @@ fn network(state: &Value) -> ReportedNetwork {
         state: serde_json::from_value(state.clone()).unwrap_or_default(),
         omitted: Vec::new(),
         links: Vec::new(),
+        set_aside: Vec::new(),
         nmstate_version: "2.2.62".to_owned(),
         network_manager_version: "1.42.4".to_owned(),
     }

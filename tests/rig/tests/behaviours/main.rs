@@ -11,6 +11,7 @@ mod delivery;
 mod ephemeral;
 mod examples;
 mod full_kernel;
+mod given_up;
 mod handler;
 mod handler_process;
 mod installation;

@@ -464,7 +464,7 @@ impl StandaloneFixture {
         .await
     }
 
-    async fn until_present(&self, address: &str) -> Result<()> {
+    pub(crate) async fn until_present(&self, address: &str) -> Result<()> {
         wait::until(LIMIT, address, async || {
             ensure!(self.node.snapshot().await?.mentions(address), "it is not there");
             Ok(())
@@ -472,7 +472,7 @@ impl StandaloneFixture {
         .await
     }
 
-    async fn until_file(&self, path: &Path, text: &str) -> Result<()> {
+    pub(crate) async fn until_file(&self, path: &Path, text: &str) -> Result<()> {
         wait::until(SHORT_LIMIT, text, async || {
             ensure!(fs::read_to_string(path)?.contains(text), "it is not in {}", path.display());
             Ok(())

@@ -287,6 +287,7 @@ mod tests {
             state: serde_json::from_str(r#"{"interfaces":[{"name":"eth0"}]}"#).unwrap(),
             omitted: Vec::new(),
             links: Vec::new(),
+            set_aside: Vec::new(),
             nmstate_version: "2".to_owned(),
             network_manager_version: "1".to_owned(),
         };

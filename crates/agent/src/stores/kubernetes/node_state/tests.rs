@@ -13,6 +13,7 @@ fn network(mtu: u32) -> ReportedNetwork {
         state: serde_json::from_value::<State>(state).unwrap(),
         omitted: Vec::new(),
         links: Vec::new(),
+        set_aside: Vec::new(),
         nmstate_version: "2.2".to_owned(),
         network_manager_version: "1.42".to_owned(),
     }
