@@ -1,4 +1,4 @@
-//! The numbers of interfaces and routes of a node.
+//! The numbers of interfaces and routes of a node, and of changes that it has given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,14 @@ pub(crate) struct Network {
     pub interfaces: BTreeMap<String, u64>,
     /// By IP stack (`ipv4`, `ipv6`) and type (`static`, `dynamic`).
     pub routes: BTreeMap<(&'static str, &'static str), u64>,
+    /// Changes that the node could not roll back.
+    pub set_aside: u64,
 }
 
 impl Network {
     pub(crate) fn of(status: &NodeNetworkStateStatus) -> Self {
-        let mut network = Self::default();
+        let set_aside = u64::try_from(status.set_aside.len()).unwrap_or(u64::MAX);
+        let mut network = Self { set_aside, ..Self::default() };
         let Some(state) = &status.current_state else { return network };
         for interface in list(state.0.get("interfaces")) {
             let type_ = interface["type"].as_str().unwrap_or("unknown");

@@ -13,7 +13,7 @@ use knmstate_core::enactment::is_rolled_back;
 use super::Gauges;
 use crate::cluster_state::{ClusterState, Origin, Policy};
 
-pub(super) fn gauges(cluster: &ClusterState) -> [Gauges; 4] {
+pub(super) fn gauges(cluster: &ClusterState) -> [Gauges; 5] {
     [
         Gauges {
             name: "knmstate_policy_status",
@@ -58,6 +58,15 @@ pub(super) fn gauges(cluster: &ClusterState) -> [Gauges; 4] {
             values: cluster
                 .reporting()
                 .map(|(node, reports)| (vec![("node", node.clone())], u64::from(reports)))
+                .collect(),
+        },
+        Gauges {
+            name: "knmstate_node_changes_set_aside",
+            help: "Number of changes that a node could not roll back and has given up; no series for other nodes",
+            values: cluster
+                .networks()
+                .filter(|(_, network)| network.set_aside > 0)
+                .map(|(node, network)| (vec![("node", node.clone())], network.set_aside))
                 .collect(),
         },
     ]
@@ -182,5 +191,18 @@ mod tests {
         assert_eq!(values(&cluster, NAME), [none("fine", 1), none("new", 0), none("old", 0)]);
         cluster.observe_handlers(changed(pod("pod-fine", "fine")), now);
         assert_eq!(values(&cluster, NAME), [none("fine", 0), none("new", 0), none("old", 0)]);
+    }
+
+    #[test]
+    fn changes_that_were_given_up_are_counted_by_node() {
+        const NAME: &str = "knmstate_node_changes_set_aside";
+        let mut cluster = ClusterState::default();
+        let aside = json!({"time": "1970-01-01T00:00:30Z", "reason": "no such bond", "file": "/j"});
+        for (name, changes) in [("fine", json!([])), ("odd", json!([aside, aside]))] {
+            let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
+                "metadata": {"name": name}, "status": {"setAside": changes}});
+            cluster.observe_node_states(changed(serde_json::from_value(state).unwrap()));
+        }
+        assert_eq!(values(&cluster, NAME), [("odd".to_owned(), 2)]);
     }
 }

@@ -34,7 +34,9 @@ fn scraped() -> String {
         cluster.observe_nodes(changed(node("n", &json!({}), "True")));
         cluster.observe_handlers(changed(ready_pod("pod", "n")), Timestamp::UNIX_EPOCH);
         let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
-            "metadata": {"name": "n"}, "status": {"currentState": {
+            "metadata": {"name": "n"}, "status": {
+                "setAside": [{"time": "1970-01-01T00:00:30Z", "reason": "no such bond", "file": "/j"}],
+                "currentState": {
                 "interfaces": [{"name": "a", "type": "bond"}],
                 "routes": {"running": [{"destination": "::/0"}]}}}});
         cluster.observe_node_states(changed(serde_json::from_value(state).unwrap()));

@@ -39,7 +39,7 @@ impl AlertSeverity {
 }
 
 /// All alerts. Running rollouts, replaced handlers and a change of the leader raise none.
-pub const ALERTS: [Alert; 6] = [
+pub const ALERTS: [Alert; 7] = [
     Alert {
         name: "NMStatePolicyFailing",
         expression: r#"max by (policy) (knmstate_policy_status{status="Degraded"}) == 1"#,
@@ -75,6 +75,15 @@ pub const ALERTS: [Alert; 6] = [
         summary: "A node does not report its network.",
         description: "Node {{ $labels.node }} is Ready, but its handler is missing or not ready, or has not reported \
             the node's network. Policies do not reach it.",
+    },
+    Alert {
+        name: "NMStateChangeSetAside",
+        expression: "max by (node) (knmstate_node_changes_set_aside) > 0",
+        lasting: "0m",
+        severity: AlertSeverity::Warning,
+        summary: "A change of a node's network could not be rolled back.",
+        description: "Node {{ $labels.node }} could not roll back a change of its network and has given it up. Parts of \
+            the change may still be there. The node applies policies as before.",
     },
     Alert {
         name: "NMStateCertificateNearExpiry",
