@@ -86,6 +86,11 @@ pub struct NMStateSpec {
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_node_state_configuration: bool,
 
+    /// Allows dispatch scripts in desired states (interfaces[].dispatch). NetworkManager runs them as root on the nodes,
+    /// so a client that may write policies can then run programs as root there. When absent, they are refused.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub allow_dispatch_scripts: bool,
+
     /// Whether changes of a node's network survive a reboot:
     /// - Persistent: they are written to the node's disk, so a node that boots has them at once. This is the default.
     /// - Ephemeral: they are memory-only in NetworkManager. A node boots with the configuration on its disk, and the

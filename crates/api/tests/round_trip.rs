@@ -287,6 +287,7 @@ spec:
   metricsConfiguration: {bindAddress: "0"}
   logLevel: debug
   allowNodeStateConfiguration: true
+  allowDispatchScripts: true
   persistence: Ephemeral
 status:
   conditions: [{type: Available, status: "True", reason: SuccessfullyDeployed}]
@@ -307,6 +308,7 @@ fn nothing_but_a_name_is_enough() {
     assert_eq!(nmstate.spec.metrics_configuration.bind_address, ":8089");
     assert_eq!(nmstate.spec.log_level, LogLevel::Info);
     assert!(!nmstate.spec.allow_node_state_configuration);
+    assert!(!nmstate.spec.allow_dispatch_scripts);
     assert_eq!(nmstate.spec.persistence, Persistence::Persistent);
 
     round_trip::<NMState>("{apiVersion: nmstate.io/v1, kind: NMState, metadata: {name: x1}}");

@@ -3,6 +3,7 @@
 mod address;
 mod cluster;
 mod commands;
+mod dispatch;
 mod leases;
 mod logging;
 mod nmstatectl;

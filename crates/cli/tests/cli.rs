@@ -60,9 +60,10 @@ fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
             "02-node-guard.yaml",
             "03-policy-rules.yaml",
             "04-node-state-rules.yaml",
-            "05-handler-rights.yaml",
-            "06-controller-rights.yaml",
-            "07-webhooks.yaml",
+            "05-dispatch-rules.yaml",
+            "06-handler-rights.yaml",
+            "07-controller-rights.yaml",
+            "08-webhooks.yaml",
         ]
     );
     let printed = String::from_utf8(output(&["manifests"]).stdout).unwrap();
@@ -70,10 +71,13 @@ fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
         printed == files.into_values().collect::<String>(),
         "the stream is not the files one after the other"
     );
-    let elsewhere = ["manifests", "--namespace", "openshift-nmstate", "--allow-node-state-configuration"];
+    let allowed = ["--allow-node-state-configuration", "--allow-dispatch-scripts"];
+    let elsewhere = [&["manifests", "--namespace", "openshift-nmstate"][..], &allowed].concat();
     let elsewhere = String::from_utf8(output(&elsewhere).stdout).unwrap();
     assert!(elsewhere.contains("system:serviceaccount:openshift-nmstate:nmstate-handler"), "{elsewhere}");
-    assert!(!elsewhere.contains("nns-validation-policy"), "{elsewhere}");
+    for rules in ["nns-validation-policy", "dispatch-validation-policy"] {
+        assert!(printed.contains(rules) && !elsewhere.contains(rules), "{rules}: {elsewhere}");
+    }
 }
 
 #[test]

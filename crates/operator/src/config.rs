@@ -32,6 +32,7 @@ impl Config {
             namespace: self.namespace.clone(),
             prefix: self.prefix.clone(),
             allow_node_state_configuration,
+            allow_dispatch_scripts: false,
         }
     }
 }

@@ -11,6 +11,7 @@ mod admission;
 mod auto_create;
 mod cluster;
 mod config;
+mod dispatch_rules;
 mod disruption;
 pub mod installation;
 mod kinds;
@@ -59,6 +60,7 @@ pub fn groups(settings: &Settings) -> Vec<Group> {
         group("node-guard", node_guard::node_guard(settings)),
         group("policy-rules", policy_rules::policy_rules(settings)),
         group("node-state-rules", node_state_rules::node_state_rules(settings)),
+        group("dispatch-rules", dispatch_rules::dispatch_rules(settings)),
         group("handler-rights", rights::handler::handler(settings)),
         group("controller-rights", rights::controller::controller(settings)),
         group("webhooks", webhooks::webhooks(settings)),

@@ -20,7 +20,10 @@ pub(crate) struct OperandInputs<'a> {
 /// All operands of an NMState, in the order to apply them in: the CustomResourceDefinitions, then the guards before the
 /// rights that they narrow, then the workloads that use the rights.
 pub(crate) fn operands(config: &Config, spec: &NMStateSpec, cluster: &ClusterInfo) -> Vec<Group> {
-    let settings = config.settings(spec.allow_node_state_configuration);
+    let settings = Settings {
+        allow_dispatch_scripts: spec.allow_dispatch_scripts,
+        ..config.settings(spec.allow_node_state_configuration)
+    };
     let inputs = OperandInputs { config, settings: &settings, spec, cluster };
     let group = |name, objects| Group { name, objects };
     let definitions = crds::all().map(Object::from).into();

@@ -12,11 +12,18 @@ pub struct Settings {
     pub prefix: Option<String>,
     /// Whether admins may configure a node in its NodeNetworkState: `NMState.spec.allowNodeStateConfiguration`.
     pub allow_node_state_configuration: bool,
+    /// Whether desired states may have scripts that run as root on the nodes: `NMState.spec.allowDispatchScripts`.
+    pub allow_dispatch_scripts: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { namespace: "nmstate".to_owned(), prefix: None, allow_node_state_configuration: false }
+        Self {
+            namespace: "nmstate".to_owned(),
+            prefix: None,
+            allow_node_state_configuration: false,
+            allow_dispatch_scripts: false,
+        }
     }
 }
 

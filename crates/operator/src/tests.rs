@@ -111,13 +111,34 @@ fn guards_stand_before_the_rights_that_they_narrow() {
 }
 
 #[test]
-fn the_switch_takes_the_rule_away() {
-    let names = |allow_node_state_configuration| -> Vec<String> {
-        let settings = Settings { allow_node_state_configuration, ..Settings::default() };
-        cluster_objects(&settings).iter().map(|object| object.name().to_owned()).collect()
+fn each_switch_takes_its_rule_away() {
+    let names = |settings: &Settings| -> Vec<String> {
+        cluster_objects(settings).iter().map(|object| object.name().to_owned()).collect()
     };
-    let (refused, allowed) = (names(false), names(true));
-    let gone: Vec<_> = refused.iter().filter(|name| !allowed.contains(name)).collect();
-    assert_eq!(gone, ["nns-validation-policy", "nns-validation-policy-binding"]);
-    assert!(allowed.iter().all(|name| refused.contains(name)));
+    let refused = names(&Settings::default());
+    for (rules, settings) in [
+        ("nns-validation-policy", Settings { allow_node_state_configuration: true, ..Settings::default() }),
+        ("dispatch-validation-policy", Settings { allow_dispatch_scripts: true, ..Settings::default() }),
+    ] {
+        let allowed = names(&settings);
+        let gone: Vec<_> = refused.iter().filter(|name| !allowed.contains(name)).collect();
+        assert_eq!(gone, [rules, &format!("{rules}-binding")]);
+        assert!(allowed.iter().all(|name| refused.contains(name)));
+    }
+}
+
+#[test]
+fn handlers_allow_scripts_only_where_the_nmstate_does() {
+    let container = |spec: serde_json::Value| {
+        let config = installation::default_config("image");
+        let spec = serde_json::from_value(spec).unwrap();
+        let groups = operands::operands(&config, &spec, &crate::cluster::ClusterInfo::default());
+        let handler = groups.into_iter().find(|group| group.name == "handler").unwrap();
+        serde_json::to_value(&handler.objects[0]).unwrap()
+    };
+    let mut allowed = container(serde_json::json!({ "allowDispatchScripts": true }));
+    let variables = allowed["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap();
+    let position = variables.iter().position(|one| one["name"] == "NMSTATE_ALLOW_DISPATCH_SCRIPTS").unwrap();
+    assert_eq!(variables.remove(position)["value"], "true");
+    assert_eq!(allowed, container(serde_json::json!({})), "the setting changes nothing else");
 }

@@ -61,6 +61,9 @@ impl ApiServer {
         let reserved = object("NodeNetworkConfigurationPolicy", names::NODE_STATE_POLICY);
         let mut managed = object("NodeNetworkState", PROBE);
         managed["spec"] = json!({"managed": true});
+        let mut scripted = object("NodeNetworkConfigurationPolicy", PROBE);
+        scripted["spec"] =
+            json!({"desiredState": {"interfaces": [{"name": "eth1", "dispatch": {"post-activation": "x"}}]}});
         let empty_status = json!({"status": {}});
         let refusals = [
             ("nncp-validation-policy", Request::create(&policies, reserved)),
@@ -73,9 +76,17 @@ impl ApiServer {
                 Request::merge(&format!("{enactment}/status"), empty_status).impersonating(&handler),
             ),
             ("nns-validation-policy", Request::create(&states, managed)),
+            ("dispatch-validation-policy", Request::create(&policies, scripted)),
         ];
-        let expected = if settings.allow_node_state_configuration { &refusals[..3] } else { &refusals };
-        for (rules, request) in expected {
+        for (rules, request) in refusals {
+            let is_switched_off = match rules {
+                "nns-validation-policy" => settings.allow_node_state_configuration,
+                "dispatch-validation-policy" => settings.allow_dispatch_scripts,
+                _ => false,
+            };
+            if is_switched_off {
+                continue;
+            }
             wait::until(LIMIT, &format!("{rules} to be in force"), async || {
                 let answer = request.send(&admin).await?;
                 ensure!(answer.message.contains(rules), "{request}: {answer}");

@@ -223,6 +223,7 @@ fn defaults_of_nmstate() {
         ("spec.metricsConfiguration.bindAddress", json!(":8089"), json!(":8089")),
         ("spec.logLevel", json!("info"), json!("info")),
         ("spec.allowNodeStateConfiguration", Value::Null, Value::Null),
+        ("spec.allowDispatchScripts", Value::Null, Value::Null),
         ("spec.persistence", Value::Null, Value::Null),
     ] {
         assert_eq!(schema(definition("nmstates"), "v1", path)["default"], v1, "{path} in v1");

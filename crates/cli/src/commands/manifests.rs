@@ -42,6 +42,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "operator")]
     allow_node_state_configuration: bool,
 
+    /// Let desired states have scripts that run as root on the nodes, as NMState.spec.allowDispatchScripts does. The
+    /// handlers need the flag of the same name.
+    #[arg(long, conflicts_with = "operator")]
+    allow_dispatch_scripts: bool,
+
     /// Write one file per subject into this directory instead, numbered in the order to apply them in.
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -74,6 +79,7 @@ fn wanted(args: Args) -> Vec<Group> {
             namespace: args.namespace,
             prefix: args.prefix,
             allow_node_state_configuration: args.allow_node_state_configuration,
+            allow_dispatch_scripts: args.allow_dispatch_scripts,
         });
     };
     installation::groups(&Config {

@@ -20,6 +20,7 @@ use nix::unistd::AccessFlags;
 
 use super::{make_private_directory, on_runtime};
 use crate::{
+    dispatch::DispatchArgs,
     leases::LeaseArgs,
     logging::{self, Format, Verbosity},
     node_lock,
@@ -81,6 +82,9 @@ pub struct Args {
 
     #[command(flatten)]
     persistence: PersistenceArgs,
+
+    #[command(flatten)]
+    dispatch: DispatchArgs,
 
     /// How much is logged to standard error; with --once warn if not given, otherwise info.
     #[arg(long = "v", value_enum, value_name = "LEVEL")]
@@ -169,6 +173,7 @@ async fn go(args: Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let memory_only = args.persistence.is_memory_only();
     let host = NetworkManagerHost::start(NetworkManagerOptions {
         memory_only,
+        allow_dispatch_scripts: args.dispatch.are_allowed(),
         ..NetworkManagerOptions::new(state.join("journal"))
     })
     .await

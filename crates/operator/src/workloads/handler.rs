@@ -130,6 +130,9 @@ fn environment(inputs: &OperandInputs<'_>) -> Vec<EnvVar> {
         variable("PROBE_DNS_HOST", &inputs.spec.probe_configuration.dns.host),
         variable("NMSTATE_PERSISTENCE", inputs.spec.persistence.as_str()),
     ];
+    if inputs.spec.allow_dispatch_scripts {
+        environment.push(variable("NMSTATE_ALLOW_DISPATCH_SCRIPTS", "true"));
+    }
     environment.extend(inputs.config.handler_environment.iter().map(|(name, value)| variable(name, value)));
     environment
 }

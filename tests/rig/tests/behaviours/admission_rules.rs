@@ -209,6 +209,65 @@ async fn a_node_is_configured_in_its_node_state_only_where_that_is_allowed() -> 
 }
 
 #[tokio::test]
+async fn dispatch_scripts_are_refused_unless_they_are_allowed() -> Result<()> {
+    let lab = Lab::new().await?;
+    let api = lab.api_server().start().await?;
+    api.install_product_objects(&Settings::default()).await?;
+    let hint = "spec.desiredState.interfaces[].dispatch cannot be set: its scripts would run as root on the nodes. To \
+                allow that, set NMState.spec.allowDispatchScripts to true first";
+    let desired = |dispatch: &Value| {
+        let nic = json!({"name": "eth1", "dispatch": dispatch});
+        json!({"interfaces": [{"name": "eth0", "mtu": 1500}, nic]})
+    };
+    let script = json!({"post-activation": "touch /x"});
+    for (dispatch, is_refused) in [
+        (&script, true),
+        (&json!({"post-activation": "", "post-deactivation": "x"}), true),
+        (&json!("{{ capture.c.interfaces.0.dispatch }}"), true),
+        (&json!({"post-activation": ""}), false),
+        (&json!({}), false),
+    ] {
+        let refusal = policy(&api, "p", json!({}), json!({"desiredState": desired(dispatch)})).await?;
+        let as_expected = if is_refused { refusal.ends_with(hint) } else { refusal.is_empty() };
+        ensure!(as_expected, "{dispatch}: {refusal}");
+        ensure!(!is_refused || refusal.contains("(Forbidden)"), "{refusal}");
+        if !is_refused {
+            api.kubectl(["delete", "nncp", "p"]).await?.success()?;
+        }
+    }
+    for spec in [
+        json!({"desiredState": {"interfaces": "{{ capture.c.interfaces }}"}}),
+        json!({"desiredState": {"routes": {}}}),
+        json!({"maxUnavailable": 1}),
+    ] {
+        assert_eq!(policy(&api, "p", json!({}), spec).await?, "");
+        api.kubectl(["delete", "nncp", "p"]).await?.success()?;
+    }
+    let allowing_states = Settings { allow_node_state_configuration: true, ..Settings::default() };
+    for rules in ["nns-validation-policy-binding", "dispatch-validation-policy-binding"] {
+        api.kubectl(["delete", "validatingadmissionpolicybinding", rules]).await?.success()?;
+    }
+    let state = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
+        "metadata": {"name": "node1"}, "spec": {"desiredState": desired(&script)}});
+    wait::until(LIMIT, "the rules to be deleted", async || {
+        let refusal = apply(&api, &state).await?;
+        ensure!(refusal.is_empty(), "{refusal}");
+        Ok(())
+    })
+    .await?;
+    let allowed = json!({"desiredState": desired(&script)});
+    assert_eq!(policy(&api, "stored", json!({}), allowed.clone()).await?, "");
+    api.apply_product_objects(&allowing_states).await?;
+    let other = json!({"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState",
+        "metadata": {"name": "node2"}, "spec": {"desiredState": desired(&script)}});
+    let refusal = apply(&api, &other).await?;
+    ensure!(refusal.ends_with(hint), "{refusal}");
+    // One that is stored keeps its scripts.
+    assert_eq!(policy(&api, "stored", json!({"note": "mine"}), allowed).await?, "");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_rules_pass_the_type_check_of_kubernetes() -> Result<()> {
     let lab = Lab::new().await?;
     let api = lab.api_server().with_controllers().start().await?;
@@ -219,7 +278,7 @@ async fn the_rules_pass_the_type_check_of_kubernetes() -> Result<()> {
         let policies = policies.list(&selected).await?.items;
         let statuses = policies.into_iter().map(|policy| policy.status.unwrap_or_default());
         let checked: Vec<_> = statuses.filter_map(|status| status.type_checking).collect();
-        ensure!(checked.len() == 4, "{} of 4", checked.len());
+        ensure!(checked.len() == 5, "{} of 5", checked.len());
         Ok(checked)
     })
     .await?;

@@ -8,6 +8,7 @@ mod cluster;
 mod controller_listeners;
 mod crds;
 mod delivery;
+mod dispatch;
 mod ephemeral;
 mod examples;
 mod full_kernel;

@@ -7,7 +7,9 @@ use knmstate_agent::PROBE_DNS_HOST;
 use knmstate_api::names::relationship;
 use knmstate_core::{Retries, pace::PERCENT};
 
-use crate::{commands::given, leases::LeaseArgs, logging, persistence::PersistenceArgs};
+use crate::{
+    commands::given, dispatch::DispatchArgs, leases::LeaseArgs, logging, persistence::PersistenceArgs,
+};
 
 /// Look after the network of this node: report it, and carry out its orders.
 #[derive(clap::Args, Clone, Debug)]
@@ -90,6 +92,9 @@ pub struct Args {
     persistence: PersistenceArgs,
 
     #[command(flatten)]
+    dispatch: DispatchArgs,
+
+    #[command(flatten)]
     zap: ZapArgs,
 }
 
@@ -123,6 +128,7 @@ pub struct Settings {
     pub report_percent: u32,
     pub lease_wait: Duration,
     pub memory_only: bool,
+    pub allow_dispatch_scripts: bool,
 }
 
 impl Args {
@@ -166,6 +172,7 @@ impl Args {
             report_percent: self.report_cpu,
             lease_wait: self.leases.wait(),
             memory_only: self.persistence.is_memory_only(),
+            allow_dispatch_scripts: self.dispatch.are_allowed(),
         })
     }
 }
@@ -263,6 +270,12 @@ mod tests {
             assert_eq!(parse(args).unwrap(), parse(&[]).unwrap(), "{args:?}");
         }
         assert!(parse(&["--v=loud"]).is_err());
+    }
+
+    #[test]
+    fn dispatch_scripts_are_refused_unless_the_flag_is_given() {
+        assert!(!parse(&[]).unwrap().allow_dispatch_scripts);
+        assert!(parse(&["--allow-dispatch-scripts"]).unwrap().allow_dispatch_scripts);
     }
 
     #[test]

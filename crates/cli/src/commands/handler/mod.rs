@@ -94,6 +94,7 @@ async fn work(
         .with_context(|| format!("cannot read the orders in {}", state.display()))?;
     let options = NetworkManagerOptions {
         memory_only: settings.memory_only,
+        allow_dispatch_scripts: settings.allow_dispatch_scripts,
         ..NetworkManagerOptions::new(state.join("journal"))
     };
     let host =

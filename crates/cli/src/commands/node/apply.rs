@@ -19,9 +19,9 @@ use tokio::sync::watch;
 
 use super::{
     answer::Answer,
-    machine::{Machine, MachineArgs},
+    machine::{Machine, MachineArgs, Rules},
 };
-use crate::{cluster, persistence::PersistenceArgs, shutdown};
+use crate::{cluster, dispatch::DispatchArgs, persistence::PersistenceArgs, shutdown};
 
 /// Where a document is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +93,9 @@ pub struct ApplyArgs {
 
     #[command(flatten)]
     persistence: PersistenceArgs,
+
+    #[command(flatten)]
+    dispatch: DispatchArgs,
 }
 
 impl ApplyArgs {
@@ -119,7 +122,8 @@ pub async fn apply_as(
         Some(path) => Some(api_endpoint(path, how.node_name.clone()).await?),
         None => None,
     };
-    let machine = match Machine::take(machine, memory_only).await? {
+    let rules = Rules { memory_only, allow_dispatch_scripts: how.dispatch.are_allowed() };
+    let machine = match Machine::take(machine, rules).await? {
         Ok(machine) => machine,
         Err(answer) => return Ok(answer),
     };

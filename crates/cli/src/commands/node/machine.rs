@@ -20,6 +20,13 @@ pub struct MachineArgs {
     state_dir: PathBuf,
 }
 
+/// How the command makes a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    pub memory_only: bool,
+    pub allow_dispatch_scripts: bool,
+}
+
 /// The machine, locked against the handler and other commands.
 pub struct Machine {
     pub host: NetworkManagerHost,
@@ -28,7 +35,7 @@ pub struct Machine {
 
 impl Machine {
     /// The answer instead of the machine says why it cannot be worked on; nothing was changed then.
-    pub async fn take(args: &MachineArgs, memory_only: bool) -> Result<Result<Self, Answer>> {
+    pub async fn take(args: &MachineArgs, rules: Rules) -> Result<Result<Self, Answer>> {
         if !nix::unistd::geteuid().is_root() {
             return Ok(Err(Answer::refused(
                 "only root may change the network of this machine; run it as root",
@@ -47,7 +54,8 @@ impl Machine {
             ))));
         };
         let options = NetworkManagerOptions {
-            memory_only,
+            memory_only: rules.memory_only,
+            allow_dispatch_scripts: rules.allow_dispatch_scripts,
             ..NetworkManagerOptions::new(args.state_dir.join("journal"))
         };
         let host =

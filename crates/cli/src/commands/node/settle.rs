@@ -5,7 +5,7 @@ use knmstate_agent::{commit_open_change, roll_back_open_change};
 
 use super::{
     answer::Answer,
-    machine::{Machine, MachineArgs},
+    machine::{Machine, MachineArgs, Rules},
 };
 
 /// Which end.
@@ -17,7 +17,7 @@ pub enum Settling {
 
 pub async fn settle(settling: Settling, checkpoint: Option<&str>, machine: &MachineArgs) -> Result<Answer> {
     // Whether a change is in memory is in its note.
-    let machine = match Machine::take(machine, false).await? {
+    let machine = match Machine::take(machine, Rules::default()).await? {
         Ok(machine) => machine,
         Err(answer) => return Ok(answer),
     };

@@ -27,7 +27,9 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
         }))
         .await?;
     let created = cluster.until_created().await?;
-    ensure!(created.contains("ValidatingAdmissionPolicy /nns-validation-policy"), "{created:#?}");
+    for rules in ["nns-validation-policy", "dispatch-validation-policy"] {
+        ensure!(created.contains(&*format!("ValidatingAdmissionPolicy /{rules}")), "{created:#?}");
+    }
 
     let handler = cluster.get("daemonset", "nmstate-handler").await?["spec"]["template"]["spec"].clone();
     assert_eq!(handler["nodeSelector"], json!({"role": "handler"}));
@@ -38,6 +40,7 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
     assert_eq!(variable(container, "PROBE_DNS_HOST"), Some("ns.example.org"));
     assert_eq!(variable(container, "NMSTATE_PERSISTENCE"), Some("Ephemeral"));
     assert_eq!(variable(container, "NNCP_MAX_RETRIES"), Some("5"));
+    assert_eq!(variable(container, "NMSTATE_ALLOW_DISPATCH_SCRIPTS"), None);
     assert_eq!(container["securityContext"]["privileged"], false);
 
     let controller = cluster.get("deployment", "nmstate-webhook").await?["spec"]["template"]["spec"].clone();
@@ -56,6 +59,7 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
         "metricsConfiguration": {"bindAddress": "0"},
         "nodeSelector": null,
         "allowNodeStateConfiguration": true,
+        "allowDispatchScripts": true,
     }});
     let patch = ["patch", "nmstate", "nmstate", "--type=merge", "-p", &change.to_string()];
     cluster.api.kubectl(patch).await?.success()?;
@@ -73,10 +77,14 @@ async fn every_field_of_an_nmstate_takes_effect() -> Result<()> {
                 "{}",
                 handler["nodeSelector"]
             );
+            let allowed = variable(&handler["containers"][0], "NMSTATE_ALLOW_DISPATCH_SCRIPTS");
+            ensure!(allowed == Some("true"), "{allowed:?}");
             let created = cluster.created().await?;
-            for gone in
-                ["Service nmstate/nmstate-monitor", "ValidatingAdmissionPolicy /nns-validation-policy"]
-            {
+            for gone in [
+                "Service nmstate/nmstate-monitor",
+                "ValidatingAdmissionPolicy /nns-validation-policy",
+                "ValidatingAdmissionPolicy /dispatch-validation-policy",
+            ] {
                 ensure!(!created.contains(gone), "{gone} is still there");
             }
             Ok(())
