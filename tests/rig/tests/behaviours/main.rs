@@ -28,6 +28,7 @@ mod operator;
 mod preflight;
 mod render;
 mod rollout;
+mod security_page;
 mod sr_iov;
 mod standalone;
 mod standalone_disk;
