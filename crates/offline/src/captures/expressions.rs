@@ -92,19 +92,35 @@ fn in_order<'a>(
         }
         needs.insert(name, needed);
     }
+    // In waves: those that are built on none, those that are built on them only, and so on.
     let mut order: Vec<&str> = Vec::new();
-    while order.len() < needs.len() {
-        let ready: Vec<_> = needs
-            .iter()
-            .filter(|(name, needed)| !order.contains(*name) && needed.iter().all(|name| order.contains(name)))
-            .map(|(name, _)| *name)
-            .collect();
-        if ready.is_empty() {
-            let rest: Vec<_> = needs.keys().copied().filter(|name| !order.contains(name)).collect();
-            let why = format!("it refers to itself, or is built on one that does: {}", rest.join(", "));
-            return Err(InvalidDocument::new(place(rest.first().copied().unwrap_or_default()), why));
+    let mut missing: BTreeMap<&str, usize> =
+        needs.iter().map(|(name, needed)| (*name, needed.len())).collect();
+    let mut built_on: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, needed) in &needs {
+        for &needed in needed {
+            built_on.entry(needed).or_default().push(*name);
         }
-        order.extend(ready);
+    }
+    let mut wave: BTreeSet<&str> =
+        missing.iter().filter(|(_, count)| **count == 0).map(|(name, _)| *name).collect();
+    while !wave.is_empty() {
+        order.extend(&wave);
+        let mut next = BTreeSet::new();
+        for name in wave.iter().flat_map(|name| built_on.get(name)).flatten() {
+            if let Some(count) = missing.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    next.insert(*name);
+                }
+            }
+        }
+        wave = next;
+    }
+    let rest: Vec<_> = missing.iter().filter(|(_, count)| **count > 0).map(|(name, _)| *name).collect();
+    if let Some(first) = rest.first() {
+        let why = format!("it refers to itself, or is built on one that does: {}", rest.join(", "));
+        return Err(InvalidDocument::new(place(first), why));
     }
     Ok(order)
 }

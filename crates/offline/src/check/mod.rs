@@ -11,9 +11,15 @@ use std::collections::BTreeMap;
 use knmstate_document::{InvalidDocument, NetworkState, Place, interfaces::TYPES, secrets::Scrubber};
 use serde_json::{Map, Value};
 
-use crate::{captures, parser};
+use crate::{
+    captures,
+    parser::{self, TooMuchWork, Work},
+};
 use placeholders::Filled;
 pub(crate) use placeholders::is_reference;
+
+const TAKES_TOO_LONG: &str = "takes too long to check: too many of its references are where nmstate accepts only certain \
+                              values; split it into several";
 
 /// Refuses a desired state, or captures, that nmstate cannot read on any machine.
 pub fn check(
@@ -26,11 +32,16 @@ pub fn check(
     let mut filled = Filled::of(desired);
     NetworkState::parse(Value::Object(filled.document.clone())).map_err(|error| filled.as_written(error))?;
     check_types(&filled)?;
+    let work = Work::default();
     // Each round removes at least one part that may be wrong because of a reference, or is the last.
     for _ in 0..=2 * filled.references.len() {
-        let document = with_types(&filled.document);
-        let Err(error) = parser::understood(&document) else { return Ok(()) };
-        let place = parser::find(&document);
+        let document = with_types(&filled.document, &work);
+        let error = match work.parse(&document) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(TooMuchWork) => return Err(InvalidDocument::new(Place::document(), TAKES_TOO_LONG)),
+        };
+        let place = parser::find_within(&document, &work);
         if !filled.remove_doubtful(&place, &error) {
             let why = wording::explained(&scrubber.clean(&error), place.interface_name().is_some());
             return Err(filled.as_written(InvalidDocument::new(place, why)));
@@ -62,7 +73,7 @@ fn check_types(filled: &Filled) -> Result<(), InvalidDocument> {
 
 /// The document with a type for each interface that has none, because nmstate accepts any key in such an interface. The
 /// type of an existing interface may be left out, so any type that has all of its keys will do.
-fn with_types(document: &Map<String, Value>) -> Value {
+fn with_types(document: &Map<String, Value>, work: &Work) -> Value {
     let mut document = document.clone();
     for interface in document.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(interface) = interface.as_object_mut() else { continue };
@@ -73,7 +84,7 @@ fn with_types(document: &Map<String, Value>) -> Value {
             let mut typed = interface.clone();
             typed.insert("type".to_owned(), Value::from(*kind));
             let alone = Map::from_iter([("interfaces".to_owned(), Value::Array(vec![Value::Object(typed)]))]);
-            parser::understood(&Value::Object(alone)).is_ok()
+            matches!(work.parse(&Value::Object(alone)), Ok(Ok(())))
         };
         let kind = TYPES
             .iter()

@@ -48,6 +48,8 @@ const INTERFACE_KEYS: [&str; 40] = [
 
 /// How many known words an error lists.
 const MOST: usize = 12;
+/// A longer word is near none of nmstate's, and takes long to compare.
+const LONGEST_WORD: usize = 64;
 
 /// An error of nmstate's parser, made shorter and clearer.
 pub(super) fn explained(error: &str, in_interface: bool) -> String {
@@ -74,6 +76,9 @@ pub(super) fn explained(error: &str, in_interface: bool) -> String {
 
 /// The known word that a wrong one was probably meant to be.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wrong.len() > LONGEST_WORD {
+        return None;
+    }
     let wrong = wrong.to_ascii_lowercase().replace('_', "-");
     let allowed = if wrong.len() < 5 { 1 } else { 2 };
     let by_distance = known.into_iter().map(|word| (edit_distance(&wrong, word), word));
