@@ -1,8 +1,10 @@
 //! Routes and rules: lists that nmstate merges entry by entry, so only entries with the same identity can conflict.
 
+use std::collections::BTreeMap;
+
 use knmstate_document::{
     Document,
-    address::parse_network,
+    address::{IpNet, parse_network},
     config_routes, config_rules, is_absent,
     routing::{
         canonical_route_or_as_written, canonical_rule_or_as_written, claim_the_same_place, is_same_route,
@@ -14,14 +16,35 @@ use knmstate_document::{
 
 use super::{Conflict, Open, compare::shown};
 
-/// An entry as it is written, and in the one spelling.
-type Entry<'a> = (&'a Document, Document);
+struct Entry<'a> {
+    written: &'a Document,
+    /// In the one spelling.
+    canonical: Document,
+    is_open: bool,
+    /// Entries of different networks cannot conflict. `None` if it may conflict with any.
+    network: Option<IpNet>,
+}
 
 pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<Conflict> {
-    let routes =
-        |document| config_routes(document).map(|route| (route, canonical_route_or_as_written(route)));
-    let rules = |document| config_rules(document).map(|rule| (rule, canonical_rule_or_as_written(rule)));
-    first(routes(here), &routes(there).collect::<Vec<_>>(), open, "routes", route_name, |one, other| {
+    let network_of =
+        |entry: &Document, key| parse_network(text(entry, key)).ok().map(|network| network.trunc());
+    let routes = |document| {
+        config_routes(document).map(move |route| Entry {
+            written: route,
+            canonical: canonical_route_or_as_written(route),
+            is_open: is_open(route),
+            network: network_of(route, "destination"),
+        })
+    };
+    let rules = |document| {
+        config_rules(document).map(move |rule| Entry {
+            written: rule,
+            canonical: canonical_rule_or_as_written(rule),
+            is_open: is_open(rule),
+            network: network_of(rule, "ip-from").filter(|_| !is_open(rule)),
+        })
+    };
+    first(routes(here), routes(there).collect(), open, "routes", route_name, |one, other| {
         if is_same_route(one, other) {
             return difference(one, other, |key| key == "metric");
         }
@@ -30,38 +53,51 @@ pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<
         claim_the_same_place(one, other).then(|| difference(one, other, is_compared)).flatten()
     })
     .or_else(|| {
-        first(rules(here), &rules(there).collect::<Vec<_>>(), open, "route-rules", rule_name, |one, other| {
+        first(rules(here), rules(there).collect(), open, "route-rules", rule_name, |one, other| {
             is_same_rule(one, other).then(|| difference(one, other, |key| key != "state")).flatten()
         })
     })
 }
 
-/// The first conflict between entries of a section.
+/// The first conflict between entries of a section. Only entries of the same network are compared, because a document may
+/// have thousands.
 fn first<'a>(
     here: impl Iterator<Item = Entry<'a>>,
-    there: &[Entry<'a>],
+    there: Vec<Entry<'a>>,
     open: Open,
     section: &str,
     name: fn(&Document) -> String,
     difference: impl Fn(&Document, &Document) -> Option<Difference>,
 ) -> Option<Conflict> {
-    for (one, canonical_one) in here {
-        for (other, canonical_other) in there {
-            let path = || format!("{section}.config[{}]", name(if is_absent(one) { other } else { one }));
+    let counts = |entry: &Entry<'_>| !entry.is_open || open == Open::Differs;
+    let mut by_network: BTreeMap<Option<IpNet>, Vec<usize>> = BTreeMap::new();
+    for (index, entry) in there.iter().enumerate().filter(|(_, entry)| counts(entry)) {
+        by_network.entry(entry.network).or_default().push(index);
+    }
+    for one in here.filter(counts) {
+        let mut candidates: Vec<usize> = match one.network {
+            Some(_) => {
+                [one.network, None].iter().filter_map(|key| by_network.get(key)).flatten().copied().collect()
+            }
+            None => by_network.values().flatten().copied().collect(),
+        };
+        candidates.sort_unstable();
+        for other in candidates.into_iter().filter_map(|index| there.get(index)) {
+            let named = if is_absent(one.written) { other.written } else { one.written };
+            let path = || format!("{section}.config[{}]", name(named));
             let removal =
                 |values: [&str; 2]| Conflict { path: path(), values: Some(values.map(str::to_owned)) };
-            let found = if is_open(one) || is_open(other) {
-                (open == Open::Differs && !is_elsewhere(one, other))
-                    .then(|| removal(["not known", "not known"]))
+            let found = if one.is_open || other.is_open {
+                (!is_elsewhere(one.written, other.written)).then(|| removal(["not known", "not known"]))
             } else {
-                match (is_absent(one), is_absent(other)) {
+                match (is_absent(one.written), is_absent(other.written)) {
                     (true, false) => {
-                        matches(&canonical_one, canonical_other).then(|| removal(["absent", "wanted"]))
+                        matches(&one.canonical, &other.canonical).then(|| removal(["absent", "wanted"]))
                     }
                     (false, true) => {
-                        matches(canonical_other, &canonical_one).then(|| removal(["wanted", "absent"]))
+                        matches(&other.canonical, &one.canonical).then(|| removal(["wanted", "absent"]))
                     }
-                    (false, false) => difference(&canonical_one, canonical_other).map(|(key, values)| {
+                    (false, false) => difference(&one.canonical, &other.canonical).map(|(key, values)| {
                         Conflict { path: format!("{}.{key}", path()), values: Some(values) }
                     }),
                     (true, true) => None,

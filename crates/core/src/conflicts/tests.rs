@@ -396,6 +396,28 @@ fn documents() -> impl Strategy<Value = Value> {
         .prop_map(|(interfaces, routes)| json!({ "interfaces": interfaces, "routes": { "config": routes } }))
 }
 
+/// Each route is compared with those of its destination only; with all of the others, this would take minutes.
+#[test]
+fn many_routes_are_compared() {
+    let routes = |metric: u32, last: &str| {
+        let mut routes: Vec<Value> = (0..20_000_u32)
+            .map(|index| {
+                let [_, a, b, c] = index.to_be_bytes();
+                json!({ "destination": format!("10.{a}.{b}.{c}/32"), "next-hop-interface": "eth1", "metric": 7 })
+            })
+            .collect();
+        routes.push(json!({ "destination": last, "next-hop-interface": "eth1", "metric": metric }));
+        json!({ "routes": { "config": routes } })
+    };
+    let conflict = conflict_of(&routes(1, "192.0.2.0/24"), &routes(2, "192.0.2.7/24"));
+    assert_eq!(
+        conflict.as_deref(),
+        Some("routes.config[192.0.2.0/24 via eth1].metric is 1 here and 2 there"),
+        "however the network is written"
+    );
+    assert_eq!(conflict_of(&routes(1, "192.0.2.0/24"), &routes(2, "198.51.100.0/24")), None);
+}
+
 proptest! {
     /// The order does not matter; and only documents with a subject in common conflict.
     #[test]
