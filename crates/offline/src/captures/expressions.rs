@@ -107,7 +107,7 @@ fn in_order<'a>(
     while !wave.is_empty() {
         order.extend(&wave);
         let mut next = BTreeSet::new();
-        for name in wave.iter().flat_map(|name| built_on.get(name)).flatten() {
+        for name in wave.iter().filter_map(|name| built_on.get(name)).flatten() {
             if let Some(count) = missing.get_mut(name) {
                 *count -= 1;
                 if *count == 0 {
