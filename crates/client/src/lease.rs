@@ -11,13 +11,14 @@ use knmstate_core::lease::{LeaseStep, LeaseTiming, ObservedLease, may_write_unti
 use kube::{Api, Client, ResourceExt as _, api::PostParams, core::DeserializeGuard};
 use tokio::{
     sync::{mpsc, watch as channel},
-    task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
     call::{CallError, FailureLog, within},
     leadership::{WriteDeadline, time_since_boot},
+    parts::{PartEnded, Parts},
+    progress::Progress,
     watch::{self, ObjectEvent, Selection, is_older},
 };
 
@@ -27,6 +28,10 @@ pub use crate::leadership::Leadership;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How long one request may take: several fit into the time in which the lease must be renewed.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
+/// The election begins a new turn at least this often, also when nothing happens.
+const TURN: Duration = Duration::from_secs(20);
+/// A turn that takes longer hangs.
+const TURN_LIMIT: Duration = Duration::from_mins(1);
 /// How many events of the Lease may wait to be handled.
 const QUEUE: usize = 16;
 
@@ -47,18 +52,18 @@ pub struct LeaseOptions {
 pub struct LeaderElector {
     leadership: Leadership,
     stop: channel::Sender<bool>,
-    task: JoinSet<()>,
+    parts: Parts,
 }
 
 impl LeaderElector {
     /// Starts to watch the Lease and to compete for it.
-    pub fn start(client: Client, options: LeaseOptions) -> Self {
+    pub fn start(client: Client, options: LeaseOptions, progress: Progress) -> Self {
         let (until, leadership) = channel::channel(None);
         let (stop, stopped) = channel::channel(false);
         let (sender, events) = mpsc::channel(QUEUE);
-        let mut task = JoinSet::new();
+        let mut parts = Parts::default();
         let api: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), &options.namespace);
-        task.spawn(watch::follow(
+        let watch = watch::follow(
             api,
             Selection::Name(options.name.clone()),
             "watch the lease",
@@ -67,7 +72,8 @@ impl LeaderElector {
             move |event| {
                 let _ = sender.try_send(event);
             },
-        ));
+        );
+        parts.spawn("watch of the lease", watch);
         let api = Api::namespaced(client, &options.namespace);
         let failures = FailureLog::new("renew the lease");
         let election = Election {
@@ -79,9 +85,10 @@ impl LeaderElector {
             renewed: None,
             renewed_since_boot: Duration::ZERO,
             failures,
+            progress,
         };
-        task.spawn(election.run(events, stopped));
-        Self { leadership: Leadership::new(leadership, time_since_boot), stop, task }
+        parts.spawn("leader election", election.run(events, stopped));
+        Self { leadership: Leadership::new(leadership, time_since_boot), stop, parts }
     }
 
     /// Whether this process leads; clones are kept up to date.
@@ -89,11 +96,16 @@ impl LeaderElector {
         self.leadership.clone()
     }
 
+    /// Waits until the election has ended, which it does only by a mistake.
+    pub async fn ended(&mut self) -> PartEnded {
+        self.parts.ended().await
+    }
+
     /// Releases the lease if this process holds it, so that another replica need not wait until it expires. The caller
     /// must have stopped writing.
     pub async fn release(mut self) {
         self.stop.send_replace(true);
-        let _ = timeout(CALL_LIMIT, self.task.join_next()).await;
+        let _ = timeout(CALL_LIMIT, self.parts.ended()).await;
     }
 }
 
@@ -119,6 +131,7 @@ struct Election {
     /// The same time, on the clock that counts suspension.
     renewed_since_boot: Duration,
     failures: FailureLog,
+    progress: Progress,
 }
 
 impl Election {
@@ -128,6 +141,7 @@ impl Election {
         mut stopped: channel::Receiver<bool>,
     ) {
         loop {
+            let _turn = self.progress.begin("leader election", TURN_LIMIT);
             let next = match &self.lease {
                 LeaseState::Unread => LeaseStep::WaitUntil(self.now() + RETRY_DELAY),
                 LeaseState::Missing => LeaseStep::Take,
@@ -150,7 +164,7 @@ impl Election {
             }
             let LeaseStep::WaitUntil(time) = next else { continue };
             tokio::select! {
-                () = sleep_until(self.start + time) => {}
+                () = sleep_until((self.start + time).min(Instant::now() + TURN)) => {}
                 event = events.recv() => match event {
                     Some(event) => self.handle(event),
                     None => return,

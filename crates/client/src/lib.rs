@@ -7,7 +7,9 @@
 //! - [`outbox`]: write-behind, with at most one write per object under way;
 //! - [`apply`]: writing a status so that the server has exactly that and nothing else;
 //! - [`discovery`]: which kinds a cluster has;
-//! - [`lease`]: leader election.
+//! - [`lease`]: leader election;
+//! - [`parts`]: the tasks of a process, none of which may end;
+//! - [`progress`]: whether its loops make progress.
 
 pub mod apply;
 pub mod call;
@@ -16,5 +18,7 @@ pub mod discovery;
 mod leadership;
 pub mod lease;
 pub mod outbox;
+pub mod parts;
+pub mod progress;
 pub mod store;
 pub mod watch;

@@ -1,21 +1,25 @@
 //! One of several controllers: all of them answer the API server, and one leads.
 
-use std::{collections::BTreeMap, fmt, io, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, future::IntoFuture as _, io, path::PathBuf, time::Duration};
 
 use axum::Router;
 use jiff::Timestamp;
 use knmstate_client::{
     connection::connect,
     lease::{LeaderElector, LeaseOptions},
+    parts::{PartEnded, Parts},
+    progress::Progress,
 };
 use knmstate_core::lease::LeaseTiming;
 use kube::{Client, Config};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
     admission::{self, AdmissionServer, policy_index},
     certificates::{self, CertificateSource, RotationOptions, ServedCertificate, WebhookNames},
     controller_metrics::ControllerMetrics,
+    health::{Health, PlainListener},
+    known_checks::KnownChecks,
     leader, metrics,
     sources::SharedClusterState,
     tls::Tls,
@@ -60,7 +64,9 @@ pub struct Listeners {
     pub webhook: Option<TcpListener>,
     /// Where Prometheus reads metrics; `None` to serve none.
     pub metrics: Option<TcpListener>,
-    /// The certificate of both.
+    /// Where kubelet checks whether the controller is healthy; `None` to serve nothing for it.
+    pub health: Option<TcpListener>,
+    /// The certificate of webhook and metrics.
     pub source: CertificateSource,
     /// A file with a TLS profile, which may be absent and is read again when it changes.
     pub tls_profile: Option<PathBuf>,
@@ -81,72 +87,116 @@ pub fn client(config: Config) -> kube::Result<Client> {
     connect(config, Duration::from_secs(5))
 }
 
-/// Runs until `stop` becomes true, then releases the lease. Fails if TLS cannot be set up.
+/// Why a controller has ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    #[error("cannot serve: {0}")]
+    Serve(#[from] io::Error),
+    #[error(transparent)]
+    Part(#[from] PartEnded),
+}
+
+/// Runs until `stop` becomes true, then releases the lease. Fails if TLS cannot be set up, or if a part of the process
+/// ends.
 pub async fn run(
     options: ControllerOptions,
     listeners: Listeners,
     stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let cluster = SharedClusterState::default();
-    let metrics = ControllerMetrics::default();
+) -> Result<(), ControllerError> {
+    let shared = SharedParts::default();
     let rotates_certificates = matches!(listeners.source, CertificateSource::OwnAuthority(_));
-    let _servers = serve(&options, listeners, &cluster, &metrics, &stop).await?;
-    lead_in_turn(&options, rotates_certificates, &cluster, &metrics, stop).await;
-    Ok(())
+    let mut parts = serve(&options, listeners, &shared, &stop).await?;
+    let asked_to_stop = stop.clone();
+    let leading = lead_in_turn(&options, rotates_certificates, &shared, stop);
+    Ok(unless_a_part_ends(&mut parts, &asked_to_stop, leading).await?)
 }
 
-/// Serves the webhook and the metrics, in tasks that end when dropped.
+/// Does the work, and fails as soon as a part ends that was not asked to.
+async fn unless_a_part_ends(
+    parts: &mut Parts,
+    stop: &watch::Receiver<bool>,
+    work: impl Future<Output = Result<(), PartEnded>>,
+) -> Result<(), PartEnded> {
+    let ended = async {
+        loop {
+            let ended = parts.ended().await;
+            if !*stop.borrow() {
+                return ended;
+            }
+        }
+    };
+    tokio::select! {
+        result = work => result,
+        ended = ended => Err(ended),
+    }
+}
+
+/// What the parts of a controller share.
+#[derive(Clone, Debug, Default)]
+struct SharedParts {
+    cluster: SharedClusterState,
+    metrics: ControllerMetrics,
+    known_checks: KnownChecks,
+    progress: Progress,
+}
+
+/// Serves the webhook, the metrics and the health, in parts that end when dropped.
 async fn serve(
     options: &ControllerOptions,
     listeners: Listeners,
-    cluster: &SharedClusterState,
-    controller_metrics: &ControllerMetrics,
+    shared: &SharedParts,
     stop: &watch::Receiver<bool>,
-) -> io::Result<JoinSet<()>> {
+) -> io::Result<Parts> {
     let certificate = ServedCertificate::new();
-    let mut tasks = JoinSet::new();
-    let Listeners { webhook, metrics, source, tls_profile } = listeners;
+    let mut parts = Parts::default();
+    let Listeners { webhook, metrics, health, source, tls_profile } = listeners;
     let tls = Tls::new(&certificate).map_err(io::Error::other)?;
     if let Some(file) = tls_profile {
         tls.load(&file).await.map_err(io::Error::other)?;
-        tasks.spawn(tls.clone().follow(file));
+        parts.spawn("watch of the TLS profile", tls.clone().follow(file));
     }
-    if webhook.is_some() || metrics.is_some() {
+    let needs_certificate = webhook.is_some() || metrics.is_some();
+    if needs_certificate {
         let (certificate, client, namespace) =
             (certificate.clone(), options.client.clone(), options.namespace.clone());
-        tasks.spawn(async move { certificate.follow(source, client, &namespace).await });
+        parts.spawn("watch of the certificate", async move {
+            certificate.follow(source, client, &namespace).await;
+        });
+    }
+    if let Some(listener) = health {
+        let certificate = needs_certificate.then(|| certificate.clone());
+        let router = Health { progress: shared.progress.clone(), certificate }.router();
+        // Until the end of the process, so that kubelet does not count a controller that is stopping as dead.
+        parts.spawn("health server", ended(axum::serve(PlainListener::new(listener), router).into_future()));
     }
     if let Some(listener) = webhook {
-        let (latest, mut watches) = policy_index::watch(&options.client);
-        tasks.spawn(async move { while watches.join_next().await.is_some() {} });
-        let admission = AdmissionServer::new(latest, options.now);
+        let latest = policy_index::watch(&options.client, &mut parts);
+        let admission = AdmissionServer::new(latest, options.now).sharing(shared.known_checks.clone());
         let server = admission::serve(listener, tls.clone(), admission, Router::new(), stopped(stop.clone()));
-        tasks.spawn(async move {
-            if let Err(error) = server.await {
-                tracing::error!("the admission webhook has stopped: {error}");
-            }
-        });
+        parts.spawn("admission webhook", ended(server));
     }
     if let Some(listener) = metrics {
-        let listener = TlsListener::start(listener, tls)?;
-        let router = metrics::router(cluster.clone(), controller_metrics.clone(), certificate);
-        let server = axum::serve(listener, router).with_graceful_shutdown(stopped(stop.clone()));
-        tasks.spawn(async move {
-            if let Err(error) = server.await {
-                tracing::error!("the metrics server has stopped: {error}");
-            }
-        });
+        let router = metrics::router(shared.cluster.clone(), shared.metrics.clone(), certificate);
+        let server = axum::serve(TlsListener::new(listener, tls), router)
+            .with_graceful_shutdown(stopped(stop.clone()))
+            .into_future();
+        parts.spawn("metrics server", ended(server));
     }
-    Ok(tasks)
+    Ok(parts)
+}
+
+async fn ended(server: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = server.await {
+        tracing::error!("a server has stopped: {error}");
+    }
 }
 
 async fn lead_in_turn(
     options: &ControllerOptions,
     rotates_certificates: bool,
-    cluster: &SharedClusterState,
-    metrics: &ControllerMetrics,
+    shared: &SharedParts,
     mut stop: watch::Receiver<bool>,
-) {
+) -> Result<(), PartEnded> {
     let lease = LeaseOptions {
         namespace: options.namespace.clone(),
         name: options.names.lease.clone(),
@@ -154,39 +204,47 @@ async fn lead_in_turn(
         terms: options.lease,
         now: options.now,
     };
-    let elector = LeaderElector::start(options.client.clone(), lease);
+    let mut elector = LeaderElector::start(options.client.clone(), lease, shared.progress.clone());
     let mut leadership = elector.leadership();
     let work = leader::LeaderOptions {
         client: options.client.clone(),
         namespace: options.namespace.clone(),
         now: options.now,
+        known_checks: shared.known_checks.clone(),
+        progress: shared.progress.clone(),
     };
     while !*stop.borrow() {
         tokio::select! {
             () = leadership.gained() => {}
+            ended = elector.ended() => return Err(ended),
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        metrics.set_leading(true);
-        let mut certificates = JoinSet::new();
+        shared.metrics.set_leading(true);
+        let mut certificates = Parts::default();
         if rotates_certificates {
-            certificates.spawn(rotate_certificates(options.clone(), cluster.clone(), metrics.clone()));
+            certificates
+                .spawn("rotation of the certificates", rotate_certificates(options.clone(), shared.clone()));
         }
-        leader::lead(&work, cluster, metrics, leadership.clone(), stopped(stop.clone())).await;
-        certificates.shutdown().await;
+        let leading =
+            leader::lead(&work, &shared.cluster, &shared.metrics, leadership.clone(), stopped(stop.clone()));
+        let result = tokio::select! {
+            result = leading => result,
+            ended = certificates.ended() => Err(ended),
+            ended = elector.ended() => Err(ended),
+        };
+        drop(certificates);
         // The watches have ended, so the state would only age.
-        cluster.forget();
-        metrics.set_leading(false);
+        shared.cluster.forget();
+        shared.metrics.set_leading(false);
+        result?;
     }
     elector.release().await;
+    Ok(())
 }
 
 /// Rotates the certificates while this controller leads.
-async fn rotate_certificates(
-    options: ControllerOptions,
-    cluster: SharedClusterState,
-    metrics: ControllerMetrics,
-) {
-    let mut wanted = cluster.intervals();
+async fn rotate_certificates(options: ControllerOptions, shared: SharedParts) {
+    let mut wanted = shared.cluster.intervals();
     let Ok(Some(first)) = wanted.wait_for(Option::is_some).await.map(|known| *known) else { return };
     let (sender, intervals) = watch::channel(first);
     let names = options.names;
@@ -196,7 +254,7 @@ async fn rotate_certificates(
         authority: names.authority,
         webhooks: names.webhooks,
         labels: BTreeMap::new(),
-        metrics,
+        metrics: shared.metrics,
         now: options.now,
     };
     let follow = async {
@@ -211,4 +269,26 @@ async fn rotate_certificates(
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_process_ends_with_a_part_of_it_unless_it_was_asked_to_stop() {
+        let (asked, stop) = watch::channel(false);
+        let work = || async {
+            stop.clone().wait_for(|stop| *stop).await.expect("the sender lives");
+            tokio::task::yield_now().await;
+            Ok(())
+        };
+        let mut parts = Parts::default();
+        parts.spawn("server", stopped(stop.clone()));
+        parts.spawn("watch", async { panic!("as a test wants it") });
+        let ended = unless_a_part_ends(&mut parts, &stop, work()).await;
+        assert_eq!(ended, Err(PartEnded { name: "watch", panicked: true }));
+        asked.send_replace(true);
+        assert_eq!(unless_a_part_ends(&mut parts, &stop, work()).await, Ok(()), "its servers end, too");
+    }
 }

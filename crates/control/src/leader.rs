@@ -1,6 +1,6 @@
 //! The work of the controller that leads: whenever the cluster has changed, it decides and writes what follows.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, panic::resume_unwind, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use knmstate_api::{NodeNetworkConfigurationPolicyStatus, reasons::policy::PROGRESSING};
@@ -8,10 +8,12 @@ use knmstate_client::{
     apply::exact_merge,
     call::{CallError, FailureLog},
     lease::Leadership,
+    parts::PartEnded,
+    progress::Progress,
 };
 use kube::Client;
 use tokio::{
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
 
@@ -19,7 +21,9 @@ use crate::{
     cluster_state::{ClusterState, EnactmentOutcome, Origin},
     controller_metrics::ControllerMetrics,
     events,
-    plan::{PolicyPlan, plan_policy},
+    judge::{Judge, Verdict},
+    known_checks::KnownChecks,
+    plan::{PolicyPlan, plan_policy, question},
     queue::{WriteQueue, WriteTarget},
     sources::{self, SharedClusterState},
     writes::{Write, Written},
@@ -43,6 +47,8 @@ pub(crate) struct LeaderOptions {
     /// Where the pods of handlers are.
     pub namespace: String,
     pub now: fn() -> Timestamp,
+    pub known_checks: KnownChecks,
+    pub progress: Progress,
 }
 
 impl fmt::Debug for LeaderOptions {
@@ -51,23 +57,29 @@ impl fmt::Debug for LeaderOptions {
     }
 }
 
-/// Leads until the lease is lost or `stop` completes. What it has read and decided and not written is dropped then; the
-/// next leader reads and decides again.
+/// The loop begins a new turn at least this often, also when nothing happens.
+const TURN: Duration = Duration::from_secs(20);
+/// A turn that takes longer hangs.
+const TURN_LIMIT: Duration = Duration::from_mins(1);
+
+/// Leads until the lease is lost or `stop` completes; fails if a watch ends. What it has read and decided and not written
+/// is dropped then; the next leader reads and decides again.
 pub(crate) async fn lead(
     options: &LeaderOptions,
     cluster: &SharedClusterState,
     metrics: &ControllerMetrics,
     mut leadership: Leadership,
     stop: impl Future<Output = ()>,
-) {
+) -> Result<(), PartEnded> {
     cluster.forget();
-    let _watches = sources::watch(&options.client, &options.namespace, cluster, options.now);
+    let mut watches = sources::watch(&options.client, &options.namespace, cluster, options.now);
     let mut leader = Leader {
         options,
         cluster,
         metrics,
         leadership: leadership.clone(),
         queue: WriteQueue::default(),
+        judge: Judge::new(options.known_checks.clone()),
         lacks_time: false,
         writes: JoinSet::new(),
         timers: BTreeMap::new(),
@@ -75,9 +87,11 @@ pub(crate) async fn lead(
     };
     let mut stop = std::pin::pin!(stop);
     loop {
+        let _turn = options.progress.begin("leader", TURN_LIMIT);
         tokio::select! {
-            () = leadership.lost() => return,
+            () = leadership.lost() => return Ok(()),
             () = &mut stop => break,
+            ended = watches.ended() => return Err(ended),
             () = leader.next_event() => {}
         }
         let began = Instant::now();
@@ -88,6 +102,7 @@ pub(crate) async fn lead(
         metrics.set_queue_depth(leader.queue.pending());
     }
     let _ = timeout(SHUTDOWN_GRACE, leader.end_writes()).await;
+    Ok(())
 }
 
 type Outcome = (WriteTarget, Write, Result<Written, CallError>);
@@ -98,6 +113,7 @@ struct Leader<'a> {
     metrics: &'a ControllerMetrics,
     leadership: Leadership,
     queue: WriteQueue,
+    judge: Judge,
     /// Whether the lease ends too soon for a write.
     lacks_time: bool,
     writes: JoinSet<Outcome>,
@@ -115,25 +131,26 @@ impl Leader<'_> {
             self.queue.next_at()
         };
         let next_write = next_write.map(|time| time.max(Instant::now() + MIN_WAIT));
-        let next = self.timers.values().copied().chain(next_write).min();
-        let at_next = async {
-            match next {
-                Some(next) => sleep_until(next).await,
-                None => std::future::pending().await,
-            }
-        };
+        let next_turn = Instant::now() + TURN;
+        let next = self.timers.values().copied().chain(next_write).fold(next_turn, Instant::min);
         tokio::select! {
-            Some(outcome) = self.writes.join_next() => {
-                if let Ok(outcome) = outcome {
-                    self.written(outcome);
-                }
-            }
+            Some(ended) = self.writes.join_next() => self.ended(ended),
+            Some(judged) = self.judge.next() => self.cluster.lock().mark_affected(judged),
             () = self.cluster.changed() => {}
-            () = at_next => {}
+            () = sleep_until(next) => {}
         }
         // Writes that have also ended by now are part of the same decision.
-        while let Some(Ok(outcome)) = self.writes.try_join_next() {
-            self.written(outcome);
+        while let Some(ended) = self.writes.try_join_next() {
+            self.ended(ended);
+        }
+    }
+
+    fn ended(&mut self, write: Result<Outcome, JoinError>) {
+        match write {
+            Ok(outcome) => self.written(outcome),
+            // The object would never be written again. The next leader writes it.
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_) => {}
         }
     }
 
@@ -154,13 +171,25 @@ impl Leader<'_> {
         let affected = cluster.take_affected();
         let has_changed = !affected.is_empty();
         for origin in affected {
-            let plan = plan_policy(&cluster, &origin, now);
-            self.timers.remove(&origin);
-            if let Some(again_at) = plan.again_at {
+            let verdict = self.judge.verdict(&origin, question(&cluster, &origin));
+            let Verdict::Known { refusal, again_at: judged_again_at } = verdict else {
+                // Until there is a verdict, everything stays as it is.
+                continue;
+            };
+            let plan = plan_policy(&cluster, &origin, refusal, now);
+            let planned_again_at = plan.again_at.map(|again_at| {
                 let wait = Duration::try_from(again_at.duration_since(now)).unwrap_or_default();
                 // A moment later rather than a moment too soon.
-                self.timers.insert(origin.clone(), instant + wait + Duration::from_millis(10));
-            }
+                instant + wait + Duration::from_millis(10)
+            });
+            self.timers.remove(&origin);
+            self.timers.extend(
+                planned_again_at
+                    .into_iter()
+                    .chain(judged_again_at)
+                    .min()
+                    .map(|again_at| (origin.clone(), again_at)),
+            );
             put_in_queue(&mut self.queue, &mut cluster, &origin, plan, now);
         }
         for event in self.cluster.take_events() {

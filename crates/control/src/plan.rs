@@ -11,7 +11,7 @@ use knmstate_api::{
     NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicyStatus, Permit, whole_second,
 };
 use knmstate_core::{
-    Candidate, NodeFacts, enactment,
+    enactment,
     order::{OrderSource, order},
     policy_status::{self, Summary},
     rollout::{self, RolloutContext, canaries, enactment_facts},
@@ -24,7 +24,7 @@ use crate::{
         ClusterState, Handler, Node, Origin, Policy,
         pools::{KnownPools, POOLS_API, needs_pools},
     },
-    refusal::{Refusal, refusal_in_cluster},
+    judge::{JudgedPolicy, Question},
 };
 
 /// What to write for one policy.
@@ -40,12 +40,17 @@ pub(crate) struct PolicyPlan {
     pub again_at: Option<Timestamp>,
 }
 
-/// Plans one policy.
-pub(crate) fn plan_policy(cluster: &ClusterState, origin: &Origin, now: Timestamp) -> PolicyPlan {
+/// Plans one policy. `refusal` is the answer to its [`question`].
+pub(crate) fn plan_policy(
+    cluster: &ClusterState,
+    origin: &Origin,
+    refusal: Option<String>,
+    now: Timestamp,
+) -> PolicyPlan {
     let Some(policy) = cluster.policy(origin) else {
         return PolicyPlan { removals: all_but(cluster, origin, |_| false), ..PolicyPlan::default() };
     };
-    if let Some(why) = conflict_of(cluster, origin, policy) {
+    if let Some(why) = refusal {
         // Orders of its previous generation stay.
         let status = status_if_new(origin, policy, &Summary::Failed(why), 0, now);
         return PolicyPlan { status, ..PolicyPlan::default() };
@@ -150,25 +155,34 @@ fn render_all<'a>(
     (orders, refusal)
 }
 
-/// Why a policy conflicts with the others. Only checked while none of its nodes has an order of this generation: a policy
-/// that has begun goes on, and later ones have to fit it. Of two new ones the older one comes first.
-fn conflict_of(cluster: &ClusterState, origin: &Origin, policy: &Policy) -> Option<String> {
+/// What has to be judged before a policy is planned: whether it is valid and fits the others. `None` once one of its nodes
+/// has an order of this generation: a policy that has begun goes on, and later ones have to fit it. Of two new ones the
+/// older one comes first.
+pub(crate) fn question(cluster: &ClusterState, origin: &Origin) -> Option<Question> {
+    let policy = cluster.policy(origin)?;
     if has_begun(cluster, origin, policy) {
         return None;
     }
-    let candidate = Candidate { name: origin.label(), spec: &policy.spec };
     let is_before = |name: &String, other: &Policy| {
         (other.created, name.as_str()) < (policy.created, origin.label())
             || has_begun(cluster, &Origin::Policy(name.clone()), other)
     };
     let others = cluster.policies.iter().filter(|(name, other)| is_before(name, other));
-    let others: Vec<_> = others.map(|(name, other)| Candidate { name, spec: &other.spec }).collect();
-    let nodes = cluster.nodes.iter().filter(|(name, _)| match origin {
-        Origin::Policy(_) => true,
-        Origin::NodeState(only) => only == *name,
-    });
-    let nodes: Vec<_> = nodes.map(|(name, node)| NodeFacts { name, labels: &node.labels }).collect();
-    refusal_in_cluster(&candidate, &others, &nodes).map(Refusal::into_message)
+    let nodes = selected(cluster, origin, policy);
+    Some(Question {
+        policy: judged(origin.label(), policy),
+        others: others.map(|(name, other)| judged(name, other)).collect(),
+        nodes: nodes.into_iter().map(|(name, node)| (name.clone(), node.labels.clone())).collect(),
+    })
+}
+
+fn judged(name: &str, policy: &Policy) -> JudgedPolicy {
+    JudgedPolicy {
+        name: name.to_owned(),
+        uid: policy.uid.clone(),
+        generation: policy.generation,
+        spec: policy.spec.clone(),
+    }
 }
 
 /// Whether any node has an order of the current generation, or a result of it from kubernetes-nmstate.
@@ -260,4 +274,4 @@ fn status(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,22 @@
 //! Why a policy is refused. The webhook checks it at admission. The leader checks it again, for policies that were stored
 //! while no webhook was running, and reports the same messages.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use knmstate_api::NodeNetworkConfigurationPolicySpec;
 use knmstate_core::{Candidate, NodeFacts, objection, selects, templates};
+
+use crate::known_checks::KnownChecks;
+
+/// nmstate has panicked.
+pub(crate) const CANNOT_BE_CHECKED: &str =
+    "cannot be checked: nmstate has failed on it; see the controller's log";
+/// The longest message, in characters. It quotes the policy, which may have words of any length.
+const MAX_MESSAGE: usize = 4096;
+
+pub(crate) fn takes_too_long(limit: Duration) -> String {
+    format!("takes too long to check: more than {} s; split it into several policies", limit.as_secs())
+}
 
 /// Why a policy is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +33,25 @@ impl Refusal {
             Self::Invalid(message) | Self::Forbidden(message) => message,
         }
     }
+
+    fn shortened(self) -> Self {
+        let shorten = |mut message: String| {
+            if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+                message.truncate(end);
+                message.push('…');
+            }
+            message
+        };
+        match self {
+            Self::Invalid(message) => Self::Invalid(shorten(message)),
+            Self::Forbidden(message) => Self::Forbidden(shorten(message)),
+        }
+    }
 }
 
 /// Checks that need only the spec.
 pub(crate) fn refusal_of_spec(spec: &NodeNetworkConfigurationPolicySpec) -> Option<Refusal> {
-    templates::dangling(spec).or_else(|| parse_error(spec)).map(Refusal::Invalid)
+    templates::dangling(spec).or_else(|| parse_error(spec)).map(Refusal::Invalid).map(Refusal::shortened)
 }
 
 /// All checks: the spec, conflicts with `others`, and the values of each node.
@@ -33,10 +59,13 @@ pub(crate) fn refusal_in_cluster(
     candidate: &Candidate<'_>,
     others: &[Candidate<'_>],
     nodes: &[NodeFacts<'_>],
+    known: &KnownChecks,
 ) -> Option<Refusal> {
-    refusal_of_spec(candidate.spec)
+    known
+        .refusal_of_spec(candidate.spec)
         .or_else(|| objection(candidate, others, nodes).map(Refusal::Forbidden))
         .or_else(|| parse_error_on_a_node(candidate.spec, nodes).map(Refusal::Invalid))
+        .map(Refusal::shortened)
 }
 
 /// The error of nmstate for the policy before its templates are rendered.

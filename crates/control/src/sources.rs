@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use knmstate_api::names::{COMPONENT_LABEL, HANDLER_COMPONENT};
-use knmstate_client::watch::{ObjectEvent, Selection, follow};
+use knmstate_client::{
+    parts::Parts,
+    watch::{ObjectEvent, Selection, follow},
+};
 use kube::{Api, Client, Resource, core::DeserializeGuard};
 use serde::de::DeserializeOwned;
-use tokio::{
-    sync::{Notify, watch as channel},
-    task::JoinSet,
-};
+use tokio::sync::{Notify, watch as channel};
 
 use crate::{
     certificates::{RotationIntervals, parse_intervals},
@@ -103,44 +103,44 @@ pub(crate) fn watch(
     namespace: &str,
     cluster: &SharedClusterState,
     now: fn() -> Timestamp,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
+) -> Parts {
+    let mut watches = Parts::default();
     let all = || Selection::All;
     let handlers = Selection::Label(format!("{COMPONENT_LABEL}={HANDLER_COMPONENT}"));
     let to = cluster.clone();
-    start(&mut tasks, Api::all(client.clone()), all(), "watch policies", move |seen| {
+    start(&mut watches, Api::all(client.clone()), all(), "watch policies", move |seen| {
         to.change(|cluster| cluster.observe_policies(seen));
     });
     let to = cluster.clone();
-    start(&mut tasks, Api::all(client.clone()), all(), "watch nodes", move |seen| {
+    start(&mut watches, Api::all(client.clone()), all(), "watch nodes", move |seen| {
         to.change(|cluster| cluster.observe_nodes(seen));
     });
     let to = cluster.clone();
     let pods = Api::namespaced(client.clone(), namespace);
-    start(&mut tasks, pods, handlers, "watch the pods of handlers", move |seen| {
+    start(&mut watches, pods, handlers, "watch the pods of handlers", move |seen| {
         to.change(|cluster| cluster.observe_handlers(seen, now()));
     });
     let to = cluster.clone();
-    start(&mut tasks, Api::all(client.clone()), all(), "watch enactments", move |seen| {
+    start(&mut watches, Api::all(client.clone()), all(), "watch enactments", move |seen| {
         let mut events = Vec::new();
         to.change(|cluster| events = cluster.observe_enactments(seen));
         to.report(events);
     });
     let to = cluster.clone();
-    start(&mut tasks, Api::all(client.clone()), all(), "watch the states of nodes", move |seen| {
+    start(&mut watches, Api::all(client.clone()), all(), "watch the states of nodes", move |seen| {
         to.change(|cluster| cluster.observe_node_states(seen));
     });
     let to = cluster.clone();
-    start(&mut tasks, Api::all(client.clone()), all(), "watch the settings", move |seen| {
+    start(&mut watches, Api::all(client.clone()), all(), "watch the settings", move |seen| {
         to.change(|cluster| cluster.observe_nmstates(seen));
         to.publish_intervals();
     });
-    tasks.spawn(pool_watch::keep(client.clone(), cluster.clone()));
-    tasks
+    watches.spawn("watch MachineConfigPools", pool_watch::keep(client.clone(), cluster.clone()));
+    watches
 }
 
 fn start<K>(
-    tasks: &mut JoinSet<()>,
+    watches: &mut Parts,
     api: Api<DeserializeGuard<K>>,
     selection: Selection,
     doing: &'static str,
@@ -148,5 +148,5 @@ fn start<K>(
 ) where
     K: Resource + DeserializeOwned + Clone + std::fmt::Debug + Send + 'static,
 {
-    tasks.spawn(follow(api, selection, doing, |_| {}, see));
+    watches.spawn(doing, follow(api, selection, doing, |_| {}, see));
 }

@@ -36,7 +36,7 @@ mod workloads;
 pub use auto_create::{AutoCreate, AutoCreateMode};
 pub use config::Config;
 pub use kinds::{DEFINITION, KINDS, Kind};
-pub use live::{OperatorOptions, RemovalError, client, remove_all, run};
+pub use live::{OperatorError, OperatorOptions, RemovalError, client, remove_all, run};
 pub use monitoring::{ALERTS, Alert, AlertSeverity, DASHBOARD, prometheus_rule};
 pub use object::{ForeignObject, Object};
 pub use settings::Settings;

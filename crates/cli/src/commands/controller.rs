@@ -40,6 +40,10 @@ pub struct Args {
     #[arg(long, env = "METRICS_BIND_ADDRESS", value_name = "ADDRESS", default_value = ":8443")]
     metrics_address: Address,
 
+    /// The address of /healthz and /readyz, without TLS; 0 for none.
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    health_address: Address,
+
     /// The Secret with the certificate to serve, if another component writes it, such as cert-manager or OpenShift.
     /// Without it, and without --certificate-dir, the controllers are their own certificate authority.
     #[arg(long, value_name = "NAME", conflicts_with = "certificate_dir")]
@@ -100,11 +104,12 @@ async fn run_controller(args: Args) -> Result<()> {
     let listeners = Listeners {
         webhook: args.webhook_address.listen().await?,
         metrics: args.metrics_address.listen().await?,
+        health: args.health_address.listen().await?,
         source,
         tls_profile: args.tls_profile.filter(|path| !path.as_os_str().is_empty()),
     };
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
     let lease = LeaseTiming::with_duration(Duration::from_secs(args.lease_duration));
     let options = ControllerOptions { client, namespace, identity, names, lease, now };
-    control::run(options, listeners, stop).await.context("cannot serve")
+    Ok(control::run(options, listeners, stop).await?)
 }

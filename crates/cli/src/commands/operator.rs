@@ -165,5 +165,5 @@ async fn operate(args: Args) -> Result<()> {
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
     let lease = LeaseTiming::with_duration(Duration::from_secs(args.lease_duration));
     let options = OperatorOptions { client, config, identity, lease, now };
-    operator::run(options, health, stop).await.context("cannot serve the health checks of the operator")
+    Ok(operator::run(options, health, stop).await?)
 }

@@ -77,15 +77,21 @@ fn patched(request: &Request, operations: Vec<PatchOperation>) -> AdmissionRespo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::review::{
-        Endpoint, respond,
-        tests::{now, policy, review_of},
+    use crate::{
+        admission::review::{
+            Endpoint, respond,
+            tests::{now, policy, review_of},
+        },
+        known_checks::KnownChecks,
     };
 
     /// The object with the patch of the response applied, and the message of the response.
     fn mutated(endpoint: Endpoint, object: &Value) -> (Value, String) {
         let body = review_of("admission.k8s.io/v1", "UPDATE", object, object);
-        let response = respond(endpoint, &body, None, now()).expect("a review").response.expect("a response");
+        let response = respond(endpoint, &body, None, &KnownChecks::default(), now())
+            .expect("a review")
+            .response
+            .expect("a response");
         assert!(response.allowed);
         let mut object = object.clone();
         if let Some(patch) = response.patch {

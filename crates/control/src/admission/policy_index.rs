@@ -7,11 +7,12 @@ use std::{
 
 use knmstate_api::NodeNetworkConfigurationPolicy;
 use knmstate_client::{
+    parts::Parts,
     store::Store,
     watch::{Selection, follow},
 };
 use kube::{Api, Client};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::sync::watch;
 
 use crate::cluster_state::SlimNode;
 
@@ -27,13 +28,12 @@ pub struct PolicyIndex {
 /// The latest index; `None` until all policies and nodes have been listed once.
 pub(crate) type Latest = watch::Receiver<Option<Arc<PolicyIndex>>>;
 
-/// Keeps an index of the cluster up to date, in tasks that end when dropped.
-pub(crate) fn watch(client: &Client) -> (Latest, JoinSet<()>) {
+/// Keeps an index of the cluster up to date, in `parts` of the process.
+pub(crate) fn watch(client: &Client, parts: &mut Parts) -> Latest {
     let (sender, latest) = watch::channel(None);
     let draft = Arc::new(Draft { index: Mutex::default(), sender });
-    let mut tasks = JoinSet::new();
     let to = draft.clone();
-    tasks.spawn(follow(
+    let policies = follow(
         Api::all(client.clone()),
         Selection::All,
         "watch policies",
@@ -44,8 +44,9 @@ pub(crate) fn watch(client: &Client) -> (Latest, JoinSet<()>) {
                 draft.policies.apply(event, |policy, _| Some(Arc::new(policy)));
             });
         },
-    ));
-    tasks.spawn(follow(
+    );
+    parts.spawn("watch policies for admission", policies);
+    let nodes = follow(
         Api::all(client.clone()),
         Selection::All,
         "watch nodes",
@@ -56,24 +57,25 @@ pub(crate) fn watch(client: &Client) -> (Latest, JoinSet<()>) {
                 draft.nodes.apply(event, |node, _| Some(labels(node)));
             });
         },
-    ));
-    (latest, tasks)
+    );
+    parts.spawn("watch nodes for admission", nodes);
+    latest
 }
 
 #[derive(Debug)]
 struct Draft {
-    index: Mutex<Parts>,
+    index: Mutex<Stores>,
     sender: watch::Sender<Option<Arc<PolicyIndex>>>,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
+struct Stores {
     policies: Store<Arc<NodeNetworkConfigurationPolicy>>,
     nodes: Store<Arc<BTreeMap<String, String>>>,
 }
 
 impl Draft {
-    fn change(&self, change: impl FnOnce(&mut Parts)) {
+    fn change(&self, change: impl FnOnce(&mut Stores)) {
         let mut parts = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut parts);
         if parts.policies.is_listed() && parts.nodes.is_listed() {

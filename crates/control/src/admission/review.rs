@@ -5,10 +5,11 @@ use kube::core::{
     DynamicObject, Status,
     admission::{AdmissionRequest, AdmissionResponse, AdmissionReview},
 };
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{mutation, validation};
-use crate::admission::policy_index::PolicyIndex;
+use crate::{admission::policy_index::PolicyIndex, known_checks::KnownChecks};
 
 /// An admission request. The path says which kind its object has.
 pub(super) type Request = AdmissionRequest<DynamicObject>;
@@ -53,6 +54,7 @@ pub(super) fn respond(
     endpoint: Endpoint,
     body: &[u8],
     index: Option<&PolicyIndex>,
+    known: &KnownChecks,
     now: Timestamp,
 ) -> Result<AdmissionReview<DynamicObject>, ReviewError> {
     let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
@@ -64,9 +66,44 @@ pub(super) fn respond(
         Endpoint::MutatePolicy => mutation::without_conditions(&request),
         Endpoint::MutateStatus => mutation::with_conditions(&request, now),
         Endpoint::MutateTimestamp => mutation::with_timestamp(&request, now),
-        Endpoint::ValidatePolicy => validation::validated(&request, index),
+        Endpoint::ValidatePolicy => validation::validated(&request, index, known),
     };
     Ok(response.into_review())
+}
+
+/// What the response to a policy that could not be reviewed says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotReviewed {
+    /// It is refused for this reason.
+    Refused(String),
+    /// It is allowed with this warning.
+    Allowed(String),
+}
+
+/// The response to a review that was not carried out; `None` if it is none. Of the body, only the identity is parsed.
+pub(super) fn respond_without_review(body: &[u8], outcome: NotReviewed) -> Option<Value> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Identity {
+        api_version: String,
+        request: RequestIdentity,
+    }
+    #[derive(Deserialize)]
+    struct RequestIdentity {
+        uid: String,
+    }
+    let identity: Identity = serde_json::from_slice(body).ok()?;
+    let uid = identity.request.uid;
+    let response = match outcome {
+        NotReviewed::Refused(message) => {
+            let status = json!({ "code": 422, "reason": "Invalid", "message": message });
+            json!({ "uid": uid, "allowed": false, "status": status })
+        }
+        NotReviewed::Allowed(warning) => {
+            json!({ "uid": uid, "allowed": true, "status": {}, "warnings": [warning] })
+        }
+    };
+    Some(json!({ "apiVersion": identity.api_version, "kind": "AdmissionReview", "response": response }))
 }
 
 /// The object of the request as JSON; `Null` if it has none.
@@ -128,7 +165,8 @@ pub(super) mod tests {
         for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
             for endpoint in Endpoint::ALL {
                 let body = review_of(version, "CREATE", &policy(&json!({})), &Value::Null);
-                let response = respond(endpoint, &body, None, now()).expect("an answer");
+                let response =
+                    respond(endpoint, &body, None, &KnownChecks::default(), now()).expect("an answer");
                 let response = serde_json::to_value(response).expect("JSON");
                 assert_eq!(response["apiVersion"], version);
                 assert_eq!(response["kind"], "AdmissionReview");
@@ -154,8 +192,30 @@ pub(super) mod tests {
                 "no request",
             ),
         ] {
-            let error = respond(Endpoint::ValidatePolicy, &body, None, now()).expect_err("an error");
+            let error = respond(Endpoint::ValidatePolicy, &body, None, &KnownChecks::default(), now())
+                .expect_err("an error");
             assert!(error.to_string().contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_review_that_was_not_carried_out_has_a_response() {
+        for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
+            let body = review_of(version, "CREATE", &policy(&json!({})), &Value::Null);
+            for (outcome, allowed) in [
+                (NotReviewed::Refused("too long".to_owned()), false),
+                (NotReviewed::Allowed("busy".to_owned()), true),
+            ] {
+                let response = respond_without_review(&body, outcome).expect("a response");
+                let review: AdmissionReview<DynamicObject> =
+                    serde_json::from_value(response.clone()).expect("a review");
+                let response = review.response.expect("a response");
+                assert_eq!((&*response.uid, response.allowed), ("u1", allowed), "{response:?}");
+                assert_eq!(response.result.message, if allowed { "" } else { "too long" });
+                assert_eq!(response.warnings, allowed.then(|| vec!["busy".to_owned()]));
+                assert_eq!(review.types.api_version, version);
+            }
+        }
+        assert_eq!(respond_without_review(b"{}", NotReviewed::Allowed(String::new())), None);
     }
 }

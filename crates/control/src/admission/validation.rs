@@ -12,12 +12,17 @@ use serde_json::Value;
 use super::review::{Request, failed, object, refused};
 use crate::{
     admission::policy_index::PolicyIndex,
-    refusal::{Refusal, refusal_in_cluster, refusal_of_spec},
+    known_checks::KnownChecks,
+    refusal::{Refusal, refusal_in_cluster},
 };
 
-const NOT_COMPARED: &str = "this policy was not compared with the others, because the webhook has just started; the controller compares them later";
+pub(super) const NOT_COMPARED: &str = "this policy was not compared with the others, because the webhook has just started; the controller compares them later";
 
-pub(super) fn validated(request: &Request, index: Option<&PolicyIndex>) -> AdmissionResponse {
+pub(super) fn validated(
+    request: &Request,
+    index: Option<&PolicyIndex>,
+    known: &KnownChecks,
+) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
     let is_asked = matches!(request.operation, Operation::Create | Operation::Update);
     if !is_asked
@@ -31,7 +36,7 @@ pub(super) fn validated(request: &Request, index: Option<&PolicyIndex>) -> Admis
         Err(error) => return failed(response, &format!("the policy cannot be read: {error}")),
     };
     let name = policy.metadata.name.as_deref().unwrap_or(&request.name);
-    match refusal(name, &policy.spec, index) {
+    match refusal(name, &policy.spec, index, known) {
         Some(Refusal::Invalid(message)) => refused(response, 422, "Invalid", &message),
         Some(Refusal::Forbidden(message)) => refused(response, 403, "Forbidden", &message),
         None => {
@@ -55,9 +60,10 @@ fn refusal(
     name: &str,
     spec: &NodeNetworkConfigurationPolicySpec,
     index: Option<&PolicyIndex>,
+    known: &KnownChecks,
 ) -> Option<Refusal> {
     let candidate = Candidate { name, spec };
-    let Some(index) = index else { return refusal_of_spec(spec) };
+    let Some(index) = index else { return known.refusal_of_spec(spec) };
     let nodes: Vec<NodeFacts<'_>> =
         index.nodes.iter().map(|(name, labels)| NodeFacts { name, labels }).collect();
     let others: Vec<Candidate<'_>> = index
@@ -66,7 +72,7 @@ fn refusal(
         .filter(|(other, policy)| *other != name && policy.metadata.deletion_timestamp.is_none())
         .map(|(name, policy)| Candidate { name, spec: &policy.spec })
         .collect();
-    refusal_in_cluster(&candidate, &others, &nodes)
+    refusal_in_cluster(&candidate, &others, &nodes, known)
 }
 
 #[cfg(test)]

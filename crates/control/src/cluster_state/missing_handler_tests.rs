@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{ClusterState, Origin};
-use crate::plan::plan_policy;
+use crate::plan::tests::plan_policy;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -4,9 +4,12 @@ use knmstate_client::watch::ObjectEvent;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster_state::{
-    pools::SlimPool,
-    testing::{changed, enactment, gone, node, pod, policy},
+use crate::{
+    cluster_state::{
+        pools::SlimPool,
+        testing::{changed, enactment, gone, node, pod, policy},
+    },
+    known_checks::KnownChecks,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -19,6 +22,12 @@ fn cluster_with(nodes: &[&str]) -> ClusterState {
         cluster.observe_handlers(changed(pod(&format!("pod-{name}"), name)), NOW);
     }
     cluster
+}
+
+/// Judges and plans one policy.
+pub(crate) fn plan_policy(cluster: &ClusterState, origin: &Origin, now: Timestamp) -> PolicyPlan {
+    let refusal = question(cluster, origin).and_then(|question| question.refusal(&KnownChecks::default()));
+    super::plan_policy(cluster, origin, refusal, now)
 }
 
 fn mtu(mtu: u32) -> Value {

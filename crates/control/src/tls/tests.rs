@@ -1,6 +1,7 @@
+use axum::serve::Listener as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::{io::AsyncReadExt as _, net::TcpStream};
+use tokio::{io::AsyncReadExt as _, net::TcpStream, task::JoinSet};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -24,7 +25,7 @@ struct Server {
     authority: CertificatePair,
     directory: tempfile::TempDir,
     tls: Tls,
-    _listener: TlsListener,
+    _accepting: JoinSet<()>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test is a binary")]
@@ -43,8 +44,15 @@ impl Server {
         let tls = Tls::new(&serving).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = TlsListener::start(listener, tls.clone()).unwrap();
-        Self { address, authority, directory: tempfile::tempdir().unwrap(), tls, _listener: listener }
+        let mut listener = TlsListener::new(listener, tls.clone());
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut open = Vec::new();
+            loop {
+                open.push(listener.accept().await);
+            }
+        });
+        Self { address, authority, directory: tempfile::tempdir().unwrap(), tls, _accepting: accepting }
     }
 
     fn file(&self) -> PathBuf {

@@ -44,7 +44,7 @@ pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<
             network: network_of(rule, "ip-from").filter(|_| !is_open(rule)),
         })
     };
-    first(routes(here), routes(there).collect(), open, "routes", route_name, |one, other| {
+    first(routes(here), &routes(there).collect::<Vec<_>>(), open, "routes", route_name, |one, other| {
         if is_same_route(one, other) {
             return difference(one, other, |key| key == "metric");
         }
@@ -53,7 +53,7 @@ pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<
         claim_the_same_place(one, other).then(|| difference(one, other, is_compared)).flatten()
     })
     .or_else(|| {
-        first(rules(here), rules(there).collect(), open, "route-rules", rule_name, |one, other| {
+        first(rules(here), &rules(there).collect::<Vec<_>>(), open, "route-rules", rule_name, |one, other| {
             is_same_rule(one, other).then(|| difference(one, other, |key| key != "state")).flatten()
         })
     })
@@ -63,7 +63,7 @@ pub(super) fn conflict(here: &Document, there: &Document, open: Open) -> Option<
 /// have thousands.
 fn first<'a>(
     here: impl Iterator<Item = Entry<'a>>,
-    there: Vec<Entry<'a>>,
+    there: &[Entry<'a>],
     open: Open,
     section: &str,
     name: fn(&Document) -> String,

@@ -20,5 +20,5 @@ mod sources;
 mod surroundings;
 mod view;
 
-pub use operator::{OperatorOptions, client, run};
+pub use operator::{OperatorError, OperatorOptions, client, run};
 pub use removal::{RemovalError, remove_all};

@@ -2,12 +2,14 @@
 
 use std::{fmt, io, time::Duration};
 
-use axum::{Router, routing::get};
+use axum::{Router, http::StatusCode, routing::get};
 use jiff::Timestamp;
 use knmstate_client::{
     call::Backoff,
     connection::connect,
     lease::{LeaderElector, LeaseOptions},
+    parts::PartEnded,
+    progress::Progress,
 };
 use knmstate_core::lease::LeaseTiming;
 use kube::Client;
@@ -29,6 +31,8 @@ use crate::{Config, cluster::ClusterInfo};
 const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
 /// How long to wait for further changes before they are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// A pass that takes longer hangs. It makes a hundred calls, each of which has a limit, and ends with the first that fails.
+const PASS_LIMIT: Duration = Duration::from_mins(5);
 
 /// What an operator needs.
 #[derive(Clone)]
@@ -52,54 +56,71 @@ pub fn client(config: kube::Config) -> kube::Result<Client> {
     connect(config, Duration::from_secs(5))
 }
 
-/// Works until it is asked to stop.
+/// Why an operator has ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    #[error("cannot serve the health checks of the operator: {0}")]
+    Serve(#[from] io::Error),
+    #[error(transparent)]
+    Part(#[from] PartEnded),
+}
+
+/// Works until it is asked to stop. Fails if a part of the process ends.
 pub async fn run(
     options: OperatorOptions,
     health: Option<TcpListener>,
     mut stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let elector = LeaderElector::start(
-        options.client.clone(),
-        LeaseOptions {
-            namespace: options.config.operator_namespace.clone(),
-            name: options.config.settings(false).operator(),
-            identity: options.identity.clone(),
-            terms: options.lease,
-            now: options.now,
-        },
-    );
+) -> Result<(), OperatorError> {
+    let progress = Progress::default();
+    let lease = LeaseOptions {
+        namespace: options.config.operator_namespace.clone(),
+        name: options.config.settings(false).operator(),
+        identity: options.identity.clone(),
+        terms: options.lease,
+        now: options.now,
+    };
+    let mut elector = LeaderElector::start(options.client.clone(), lease, progress.clone());
     let mut leadership = elector.leadership();
     let in_turn = async {
         loop {
             leadership.gained().await;
             tokio::select! {
                 () = leadership.lost() => {}
-                () = lead(&options) => {}
+                ended = lead(&options, &progress) => return ended,
             }
         }
     };
     let answer = async {
         match health {
-            Some(listener) => axum::serve(listener, health_router()).await,
+            Some(listener) => axum::serve(listener, health_router(&progress)).await,
             None => std::future::pending().await,
         }
     };
     let ended = tokio::select! {
-        () = in_turn => Ok(()),
-        ended = answer => ended,
+        ended = in_turn => Err(ended.into()),
+        ended = elector.ended() => Err(ended.into()),
+        ended = answer => ended.map_err(OperatorError::from),
         _ = stop.wait_for(|stop| *stop) => Ok(()),
     };
     elector.release().await;
     ended
 }
 
-/// A process that responds is healthy: what fails is shown in the NMState, and a restart would not help.
-fn health_router() -> Router {
-    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(async || "ok"))
+/// It is healthy as long as its loops make progress: what fails is shown in the NMState, and a restart would not help.
+fn health_router(progress: &Progress) -> Router {
+    let progress = progress.clone();
+    let healthz = async move || {
+        let hung = progress.hung();
+        if hung.is_empty() {
+            return (StatusCode::OK, "ok\n".to_owned());
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, format!("not responding: {}\n", hung.join(", ")))
+    };
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(async || "ok"))
 }
 
-/// Keeps the cluster as the NMState says. It never returns.
-async fn lead(options: &OperatorOptions) {
+/// Keeps the cluster as the NMState says. It returns only if a watch ends.
+async fn lead(options: &OperatorOptions, progress: &Progress) -> PartEnded {
     let view = View::default();
     let mut reconciler = Reconciler::new(options.client.clone(), options.config.clone(), options.now);
     retry(async || reconciler.define_kinds().await).await;
@@ -119,15 +140,21 @@ async fn lead(options: &OperatorOptions) {
             let snapshot = view.lock().clone();
             reconciler.pass(&snapshot, surroundings).await
         };
-        if let Err(failure) = pass.await {
+        let turn = progress.begin("operator", PASS_LIMIT);
+        let result = pass.await;
+        drop(turn);
+        if let Err(failure) = result {
             tracing::warn!("{failure}; it will be tried again");
-            sleep(backoff.next_delay()).await;
-            continue;
+            tokio::select! {
+                () = sleep(backoff.next_delay()) => continue,
+                ended = watches.ended() => return ended,
+            }
         }
         backoff = Backoff::new();
         tokio::select! {
             () = view.changed() => sleep(DEBOUNCE).await,
             () = sleep_until(inspected_at + INSPECT_INTERVAL) => {}
+            ended = watches.ended() => return ended,
         }
     }
 }

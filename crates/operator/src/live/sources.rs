@@ -2,19 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
-use knmstate_api::NMState;
-use knmstate_client::{
-    store::Store,
-    watch::{Selection, follow},
-};
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject},
-    core::DeserializeGuard,
-};
-use tokio::task::JoinSet;
-
 use super::{
     addresses::of_kind,
     view::{ObservedObject, View, node_info},
@@ -25,6 +12,18 @@ use crate::{
     kinds::{KINDS, Kind},
     operands::managed_by,
 };
+use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
+use knmstate_api::NMState;
+use knmstate_client::{
+    parts::{PartEnded, Parts},
+    store::Store,
+    watch::{Selection, follow},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+    core::DeserializeGuard,
+};
 
 /// The running watches, which end when this is dropped.
 pub(crate) struct Watches {
@@ -32,7 +31,7 @@ pub(crate) struct Watches {
     namespace: String,
     ours: Selection,
     view: View,
-    running: JoinSet<()>,
+    running: Parts,
     kinds: BTreeSet<Kind>,
 }
 
@@ -45,12 +44,12 @@ impl Watches {
             namespace: settings.namespace.clone(),
             ours: Selection::Label(format!("{label}={value}")),
             view: view.clone(),
-            running: JoinSet::new(),
+            running: Parts::default(),
             kinds: BTreeSet::new(),
         };
-        watches.running.spawn(nmstates(client.clone(), view.clone()));
-        watches.running.spawn(nodes(client.clone(), view.clone()));
-        watches.running.spawn(api_ports(client.clone(), view.clone()));
+        watches.running.spawn("watch of NMStates", nmstates(client.clone(), view.clone()));
+        watches.running.spawn("watch of nodes", nodes(client.clone(), view.clone()));
+        watches.running.spawn("watch of the API server's addresses", api_ports(client.clone(), view.clone()));
         watches.include(&ClusterInfo::default());
         watches
     }
@@ -60,9 +59,15 @@ impl Watches {
         for kind in KINDS.iter().filter(|kind| cluster.has(kind)) {
             if self.kinds.insert(*kind) {
                 let api = of_kind(&self.client, kind, &self.namespace);
-                self.running.spawn(objects(api, *kind, self.ours.clone(), self.view.clone()));
+                let watch = objects(api, *kind, self.ours.clone(), self.view.clone());
+                self.running.spawn("watch of the operator's objects", watch);
             }
         }
+    }
+
+    /// Waits until a watch has ended, which it does only by a mistake.
+    pub(crate) async fn ended(&mut self) -> PartEnded {
+        self.running.ended().await
     }
 
     /// Whether everything was listed once: what was not would be taken for missing.

@@ -18,6 +18,9 @@ use crate::{Object, operands::OperandInputs, services};
 
 /// The port of the webhooks.
 pub(crate) const WEBHOOK_PORT: i32 = 9443;
+/// The port of the health checks, and another one if the metrics have that. Kubelet checks from the node, which
+/// NetworkPolicies always allow.
+const HEALTH_PORTS: [i32; 2] = [8081, 8082];
 /// Any user but root.
 const USER: i64 = 1000;
 const TLS_DIRECTORY: &str = "/etc/nmstate/tls";
@@ -91,23 +94,27 @@ fn container(role: &Role<'_>) -> Container {
         protocol: Some("TCP".to_owned()),
         ..ContainerPort::default()
     };
-    let mut ports = vec![port("webhook-server", WEBHOOK_PORT)];
-    ports.extend(services::metrics_port(inputs.spec).map(|number| port("metrics", number)));
+    let metrics_port = services::metrics_port(inputs.spec);
+    let health_port = health_port(metrics_port);
+    let mut ports = vec![port("webhook-server", WEBHOOK_PORT), port("healthprobe", health_port)];
+    ports.extend(metrics_port.map(|number| port("metrics", number)));
     let plain = role.container("controller");
     let files = files(inputs);
-    let args =
-        plain.args.iter().flatten().cloned().chain(files.iter().map(|file| file.argument.clone())).collect();
+    let health = format!("--health-address=:{health_port}");
+    let own_args = [health].into_iter().chain(files.iter().map(|file| file.argument.clone()));
+    let args = plain.args.iter().flatten().cloned().chain(own_args).collect();
     Container {
         args: Some(args),
         env: Some(environment(inputs)),
         ports: Some(ports),
         resources: Some(resources("30m", "40Mi", "512Mi")),
         security_context: Some(security(inputs.cluster.openshift)),
-        readiness_probe: Some(readiness_check(5)),
+        readiness_probe: Some(health_check(health_port, "/readyz", 5)),
+        // Fails only when a loop hangs, which a restart cures.
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(10),
             failure_threshold: Some(6),
-            ..readiness_check(10)
+            ..health_check(health_port, "/healthz", 10)
         }),
         volume_mounts: Some(
             files
@@ -134,12 +141,16 @@ fn environment(inputs: &OperandInputs<'_>) -> Vec<EnvVar> {
     environment
 }
 
-/// Asks the webhook server, which answers as soon as it has a certificate.
-fn readiness_check(period: i32) -> Probe {
+fn health_port(metrics_port: Option<i32>) -> i32 {
+    let [port, other] = HEALTH_PORTS;
+    if metrics_port == Some(port) { other } else { port }
+}
+
+/// Asks on a port of its own, because any client can occupy that of the webhook.
+fn health_check(port: i32, path: &str, period: i32) -> Probe {
     let get = HTTPGetAction {
-        path: Some("/readyz".to_owned()),
-        port: IntOrString::Int(WEBHOOK_PORT),
-        scheme: Some("HTTPS".to_owned()),
+        path: Some(path.to_owned()),
+        port: IntOrString::Int(port),
         ..HTTPGetAction::default()
     };
     Probe { http_get: Some(get), period_seconds: Some(period), timeout_seconds: Some(5), ..Probe::default() }
@@ -222,4 +233,16 @@ fn near_the_control_plane() -> Affinity {
         ..NodeAffinity::default()
     };
     Affinity { node_affinity: Some(nodes), ..Affinity::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_has_a_port_of_its_own() {
+        for (metrics, expected) in [(None, 8081), (Some(8089), 8081), (Some(8081), 8082)] {
+            assert_eq!(health_port(metrics), expected, "{metrics:?}");
+        }
+    }
 }

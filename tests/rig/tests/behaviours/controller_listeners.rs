@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(45);
 
 /// The Service, with an address of the lab as its endpoint.
-const SERVICE: &str = r"
+pub const SERVICE: &str = r"
 apiVersion: v1
 kind: Service
 metadata: {name: nmstate-webhook, namespace: nmstate}

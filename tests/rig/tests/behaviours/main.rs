@@ -5,6 +5,7 @@ mod admission_webhook;
 mod api_server;
 mod catalogue;
 mod cluster;
+mod controller_faults;
 mod controller_listeners;
 mod crds;
 mod delivery;

@@ -19,7 +19,10 @@ use tokio_rustls::{
 
 use super::*;
 use crate::{
-    admission::review::tests::{now, policy, review_of},
+    admission::{
+        review::tests::{now, policy, review_of},
+        validation::NOT_COMPARED,
+    },
     certificates::{CertificateAuthority, CertificatePair, ServedCertificate, WebhookNames},
 };
 
@@ -154,6 +157,74 @@ async fn silent_connections_do_not_delay_others() {
         silent.push(TcpStream::connect(webhook.address).await.expect("a connection"));
     }
     assert_eq!(timeout(SOON, webhook.ask("GET", "/readyz", b"")).await.expect("in time").0, 200);
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_occupy_the_places_of_others() {
+    let webhook = Webhook::start().await;
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(webhook.connect(&[]).await.expect("a connection"));
+    }
+    let path = Endpoint::ValidatePolicy.path();
+    let body = review_of("admission.k8s.io/v1", "CREATE", &policy(&json!({})), &Value::Null);
+    assert_eq!(timeout(SOON, webhook.ask("POST", path, &body)).await.expect("in time").0, 200);
+    // Those that were opened last are still there.
+    let last = idle.last_mut().expect("a connection");
+    assert_eq!(ask_on(last, "POST", path, &body).await.0, 200);
+}
+
+/// A policy whose check takes the linear search of a parser minutes: the last of many routes has a mistake.
+fn policy_of_many_routes() -> Value {
+    let mut routes: Vec<Value> = (0..5000)
+        .map(|index| {
+            json!({ "destination": format!("10.{}.{}.0/24", index / 250, index % 250), "next-hop-interface": "eth1",
+                "next-hop-address": "192.0.2.1", "table-id": 254 })
+        })
+        .collect();
+    routes[4999]["metrik"] = json!(1);
+    policy(&json!({ "desiredState": { "routes": { "config": routes } } }))
+}
+
+#[tokio::test]
+async fn a_large_policy_is_refused_with_the_key() {
+    let webhook = Webhook::start().await;
+    let body = review_of("admission.k8s.io/v1", "CREATE", &policy_of_many_routes(), &Value::Null);
+    assert!(body.len() > LARGE);
+    let (code, body) = webhook.ask("POST", Endpoint::ValidatePolicy.path(), &body).await;
+    let review: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((code, &review["response"]["allowed"]), (200, &json!(false)), "{review}");
+    let message = review["response"]["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("desiredState: routes.config[4999].metrik: unknown key"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_all_places_are_taken_a_policy_is_allowed_with_a_warning() {
+    let (_, index) = watch::channel(None);
+    let server = AdmissionServer::new(index, now);
+    let small = review_of("admission.k8s.io/v1", "CREATE", &policy(&json!({})), &Value::Null);
+    let large = review_of("admission.k8s.io/v1", "CREATE", &policy_of_many_routes(), &Value::Null);
+    let ask = async |endpoint, body: &[u8]| {
+        let request = Request::post("/").header(CONTENT_LENGTH, body.len());
+        let request = request.body(axum::body::Body::from(body.to_vec())).expect("a request");
+        let response = server.respond(endpoint, request).await;
+        let status = response.status();
+        let body = to_bytes(response.into_body(), MAX_BODY).await.expect("a body");
+        (status, serde_json::from_slice::<Value>(&body).unwrap_or_default())
+    };
+    let _all = server.large.acquire_many(u32::try_from(MAX_LARGE).expect("few")).await.expect("places");
+    let (status, review) = ask(Endpoint::ValidatePolicy, &large).await;
+    assert_eq!((status, &review["response"]["allowed"]), (StatusCode::OK, &json!(true)));
+    assert_eq!(review["response"]["warnings"], json!([BUSY]));
+    // Neither small ones nor mutations wait for large ones.
+    let (status, review) = ask(Endpoint::ValidatePolicy, &small).await;
+    assert_eq!((status, &review["response"]["warnings"]), (StatusCode::OK, &json!([NOT_COMPARED])));
+    let (status, review) = ask(Endpoint::MutateTimestamp, &large).await;
+    assert_eq!((status, &review["response"]["patchType"]), (StatusCode::OK, &json!("JSONPatch")));
+
+    let _bodies = server.large_bodies.acquire_many(u32::try_from(MAX_LARGE_BODIES).expect("few")).await;
+    assert_eq!(ask(Endpoint::ValidatePolicy, &large).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ask(Endpoint::ValidatePolicy, &small).await.0, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -27,7 +27,10 @@ fn mtu(mtu: &Value) -> Value {
 
 fn reviewed(operation: &str, object: &Value, old: &Value, index: Option<&PolicyIndex>) -> AdmissionResponse {
     let body = review_of("admission.k8s.io/v1", operation, object, old);
-    respond(Endpoint::ValidatePolicy, &body, index, now()).expect("a review").response.expect("a response")
+    respond(Endpoint::ValidatePolicy, &body, index, &KnownChecks::default(), now())
+        .expect("a review")
+        .response
+        .expect("a response")
 }
 
 fn created(spec: &Value) -> AdmissionResponse {
@@ -133,7 +136,7 @@ fn the_examples_are_accepted() {
     ] {
         let text = std::fs::read_to_string(directory.join(file)).expect("an example");
         let example: NodeNetworkConfigurationPolicy = serde_saphyr::from_str(&text).expect("a policy");
-        assert_eq!(refusal("example", &example.spec, None), None, "{file}");
+        assert_eq!(refusal("example", &example.spec, None, &KnownChecks::default()), None, "{file}");
         policies += 1;
     }
     assert_eq!(policies, 4);
