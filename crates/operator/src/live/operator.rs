@@ -31,8 +31,8 @@ use crate::{Config, cluster::ClusterInfo};
 const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
 /// How long to wait for further changes before they are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// A pass that takes longer hangs. It makes a hundred calls, each of which has a limit, and ends with the first that fails.
-const PASS_LIMIT: Duration = Duration::from_mins(5);
+/// A pass that takes longer hangs. Each of its calls and deletions has a limit, which add up if the API server is slow.
+const PASS_LIMIT: Duration = Duration::from_mins(30);
 
 /// What an operator needs.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use rig::{
     wait,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -164,7 +164,9 @@ async fn hundreds_of_idle_connections_delay_neither_health_nor_admission() -> Re
     let connector = connector(&cluster.api).await?;
     for _ in 0..300 {
         silent.push(cluster.lab.network().connect(WEBHOOK.parse()?).await?);
-        idle.push(tls(&cluster, &connector).await?);
+        // Long before an idle connection ends by itself.
+        let accepted = timeout(Duration::from_secs(30), tls(&cluster, &connector)).await;
+        idle.push(accepted.with_context(|| format!("after {} connections", idle.len()))??);
     }
     for url in [
         format!("http://{HEALTH}/healthz"),
