@@ -8,11 +8,16 @@ use thiserror::Error;
 /// Longer than a healthy API server needs for any response, and short enough to try again while it still matters.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// More is not read at once: several times what the API server accepts as one object. Less in tests, which are slow.
+pub(crate) const LARGEST_ANSWER: usize = if cfg!(test) { 1 << 20 } else { 32 << 20 };
+
 /// Why a request failed.
 #[derive(Debug, Error)]
 pub enum CallError {
     #[error("no answer in time")]
     NoAnswer,
+    #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
+    TooLarge,
     #[error("{}", explain(.0))]
     Failed(#[from] kube::Error),
 }
@@ -22,7 +27,7 @@ impl CallError {
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Failed(kube::Error::Api(status)) => Some(status.code),
-            Self::NoAnswer | Self::Failed(_) => None,
+            Self::NoAnswer | Self::TooLarge | Self::Failed(_) => None,
         }
     }
 
@@ -41,10 +46,16 @@ impl CallError {
             || (status.code == 500 && is_too_large.iter().any(|text| status.message.contains(text)))
     }
 
+    /// Whether the server has done what was asked for, but the object in its response cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Failed(kube::Error::SerdeError(_)))
+    }
+
     /// Failures of one kind are logged once.
     fn kind(&self) -> CallErrorKind {
         match self {
             Self::NoAnswer => CallErrorKind::NoAnswer,
+            Self::TooLarge => CallErrorKind::TooLarge,
             Self::Failed(kube::Error::Api(status)) => CallErrorKind::Refused(status.code),
             Self::Failed(_) => CallErrorKind::Transport,
         }
@@ -54,6 +65,7 @@ impl CallError {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CallErrorKind {
     NoAnswer,
+    TooLarge,
     Transport,
     Refused(u16),
 }

@@ -52,7 +52,8 @@ pub struct Store<V, K = String> {
 pub struct StoreChanges<V, K = String> {
     /// Whether the event was a list. Then everything that depends on all objects may have changed.
     pub listed: bool,
-    /// The keys whose values differ, with the values before; the store has those after.
+    /// The keys whose values differ, with the values before; the store has those after. Also those of objects that could
+    /// not be read and now can, or are gone.
     pub changed: Vec<(K, Option<V>)>,
     /// Objects that could be read before, or did not exist, and cannot be read now.
     pub unreadable: Vec<K>,
@@ -101,6 +102,11 @@ impl<V: PartialEq, K: StoreKey> Store<V, K> {
         self.unreadable.iter()
     }
 
+    /// Whether the object with this key exists and cannot be read, and so must not be taken for a deleted one.
+    pub fn is_unreadable(&self, key: &K) -> bool {
+        self.unreadable.contains(key)
+    }
+
     /// The resource version of the object that the value with this key was read from; empty if there is none.
     pub fn version(&self, key: &K) -> &str {
         self.versions.get(key).map(String::as_str).unwrap_or_default()
@@ -137,8 +143,11 @@ impl<V: PartialEq, K: StoreKey> Store<V, K> {
                 // Unless it was created again since.
                 if !self.knows_newer(&object) {
                     let key = K::of(object.meta());
-                    self.unreadable.remove(&key);
+                    let was_unreadable = self.unreadable.remove(&key);
                     self.remove(&key, &mut changes);
+                    if was_unreadable && changes.changed.is_empty() {
+                        changes.changed.push((key, None));
+                    }
                 }
             }
         }
@@ -175,10 +184,10 @@ impl<V: PartialEq, K: StoreKey> Store<V, K> {
             }
             return;
         };
-        self.unreadable.remove(&key);
+        let was_unreadable = self.unreadable.remove(&key);
         let Some(value) = read(object, self.values.get(&key)) else { return self.remove(&key, changes) };
         self.versions.insert(key.clone(), version);
-        if self.values.get(&key) != Some(&value) {
+        if was_unreadable || self.values.get(&key) != Some(&value) {
             let before = self.values.insert(key.clone(), value);
             changes.changed.push((key, before));
         }
@@ -282,12 +291,25 @@ mod tests {
         let changes = store.apply(ObjectEvent::All(all), text);
         assert_eq!((changes.changed.len(), changes.unreadable), (0, vec!["b".to_owned()]));
         assert_eq!(store.unreadable().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(store.is_unreadable(&"b".to_owned()) && !store.is_unreadable(&"c".to_owned()));
         assert_eq!(texts(&store), "a=x");
         apply(&mut store, ObjectEvent::Changed(object("a", 4, "y")));
         let changes = store.apply(ObjectEvent::Changed(unreadable("a", 5)), text);
         assert_eq!(changes.unreadable, ["a"], "again after it could be read");
         assert!(!format!("{store:?}").contains("hunter2"));
-        assert_eq!(apply(&mut store, ObjectEvent::Gone(unreadable("a", 6))), ["a"]);
+        assert_eq!(
+            apply(&mut store, ObjectEvent::Changed(object("a", 6, "y"))),
+            ["a"],
+            "it can be read again"
+        );
+        apply(&mut store, ObjectEvent::Changed(unreadable("a", 7)));
+        assert_eq!(apply(&mut store, ObjectEvent::Gone(unreadable("a", 8))), ["a"]);
+        assert_eq!(
+            apply(&mut store, ObjectEvent::Gone(unreadable("b", 9))),
+            ["b"],
+            "although it had no value"
+        );
+        assert_eq!(store.unreadable().count(), 0);
     }
 
     #[test]

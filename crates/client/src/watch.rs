@@ -2,6 +2,8 @@
 //!
 //! kube's own watcher reconnects silently and so cannot report when the server is back. The connection shows within half
 //! a minute that a server does not respond; see [`connection`](crate::connection).
+//!
+//! Objects are read one by one; see [`raw`](crate::raw). One that cannot be read is an event like any other.
 
 use std::{
     fmt::Debug,
@@ -11,16 +13,19 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt as _;
 use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::DeserializeGuard,
+    Api, Client, Resource, ResourceExt as _,
+    api::{ListParams, WatchParams},
+    core::{DeserializeGuard, Request},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::{Backoff, CallError, FailureLog, within_limit};
+use crate::{
+    body::{next_line, whole_body},
+    call::{Backoff, CallError, FailureLog, within_limit},
+    raw::{Line, Page},
+};
 
 /// After how many seconds the server ends a watch, which then begins again. The time is random, so that the watches of
 /// all nodes do not begin again together.
@@ -32,7 +37,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// A watch that ends sooner was not served, and does not begin again at once.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
-/// How many objects are listed at once.
+/// How many objects are listed at once; fewer where that is too much for one response.
 const PAGE: u32 = 500;
 
 /// What a watch has received. An object that cannot be read is its metadata with an error.
@@ -90,16 +95,19 @@ pub async fn follow<K>(
 ) where
     K: Resource + DeserializeOwned + Clone + Debug,
 {
+    let source =
+        Source { request: Request::new(api.resource_url()), client: api.into_client(), doing, selection };
     let mut version = None;
     let mut failures = FailureLog::new(doing);
     let mut backoff = Backoff::new();
     loop {
         let began = Instant::now();
-        let end = round(&api, &selection, &mut version, &mut handle, || {
-            connected(true);
-            failures.succeeded();
-        })
-        .await;
+        let end = source
+            .round(&mut version, &mut handle, || {
+                connected(true);
+                failures.succeeded();
+            })
+            .await;
         if began.elapsed() >= STABLE_AFTER {
             backoff = Backoff::new();
         }
@@ -122,66 +130,105 @@ pub async fn follow<K>(
     }
 }
 
-/// Lists, unless there is a version to watch from, then watches until the server ends the watch.
-async fn round<K>(
-    api: &Api<DeserializeGuard<K>>,
-    selection: &Selection,
-    version: &mut Option<String>,
-    handle: &mut impl FnMut(ObjectEvent<K>),
-    mut responded: impl FnMut(),
-) -> Result<(), CallError>
-where
-    K: Resource + DeserializeOwned + Clone + Debug,
-{
-    if version.is_none() {
-        let (listed, all) = list(api, selection).await?;
-        *version = Some(listed);
-        handle(ObjectEvent::All(all));
+/// What is watched.
+struct Source {
+    client: Client,
+    /// Makes the requests for its kind.
+    request: Request,
+    selection: Selection,
+    doing: &'static str,
+}
+
+impl Source {
+    /// Lists, unless there is a version to watch from, then watches until the server ends the watch.
+    async fn round<K>(
+        &self,
+        version: &mut Option<String>,
+        handle: &mut impl FnMut(ObjectEvent<K>),
+        mut responded: impl FnMut(),
+    ) -> Result<(), CallError>
+    where
+        K: Resource + DeserializeOwned,
+    {
+        if version.is_none() {
+            let (listed, all) = self.list().await?;
+            *version = Some(listed);
+            handle(ObjectEvent::All(all));
+            responded();
+        }
+        let from = version.clone().unwrap_or_default();
+        let request =
+            self.request.watch(&self.selection.watch(), &from).map_err(kube::Error::BuildRequest)?;
+        let stream = within_limit(self.client.request_stream(uncompressed(request))).await?;
         responded();
-    }
-    let from = version.clone().unwrap_or_default();
-    let stream = within_limit(api.watch(&selection.watch(), &from)).await?;
-    responded();
-    let mut stream = pin!(stream);
-    loop {
-        let Ok(event) = timeout(LONGEST_SILENCE, stream.next()).await else { return Ok(()) };
-        let (new_version, event) = match event {
-            None => return Ok(()),
-            Some(Err(error)) => return Err(error.into()),
-            Some(Ok(WatchEvent::Error(status))) => return Err(kube::Error::Api(status).into()),
-            Some(Ok(WatchEvent::Bookmark(bookmark))) => (Some(bookmark.metadata.resource_version), None),
-            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                (object.resource_version(), Some(ObjectEvent::Changed(object)))
+        let mut stream = pin!(stream);
+        loop {
+            let Ok(line) = timeout(LONGEST_SILENCE, next_line(&mut stream)).await else { return Ok(()) };
+            let Some(line) = line? else { return Ok(()) };
+            let event = match Line::read(&line).map_err(kube::Error::SerdeError)? {
+                Line::Changed(object) => ObjectEvent::Changed(object),
+                Line::Gone(object) => ObjectEvent::Gone(object),
+                Line::Bookmark(new_version) => {
+                    *version = Some(new_version);
+                    continue;
+                }
+                Line::Error(status) => return Err(kube::Error::Api(status).into()),
+                Line::LeftOut => {
+                    self.left_out(1);
+                    continue;
+                }
+                Line::Incomplete => continue,
+            };
+            if let ObjectEvent::Changed(object) | ObjectEvent::Gone(object) = &event {
+                *version = object.resource_version();
             }
-            Some(Ok(WatchEvent::Deleted(object))) => {
-                (object.resource_version(), Some(ObjectEvent::Gone(object)))
-            }
-        };
-        *version = new_version;
-        if let Some(event) = event {
             handle(event);
+        }
+    }
+
+    /// All objects, and the version of the list. The time limit is for each page.
+    async fn list<K>(&self) -> Result<(String, Vec<DeserializeGuard<K>>), CallError>
+    where
+        K: DeserializeOwned,
+    {
+        let mut all = Vec::new();
+        let mut left_out = 0;
+        let mut size = PAGE;
+        let mut params = self.selection.list();
+        loop {
+            params.limit = Some(size);
+            let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
+            let body = match within_limit(whole_body(&self.client, request)).await? {
+                Some(body) => body,
+                None if size == 1 => return Err(CallError::TooLarge),
+                None => {
+                    size = (size / 4).max(1);
+                    continue;
+                }
+            };
+            let page = Page::read(&body).map_err(kube::Error::SerdeError)?;
+            all.extend(page.objects);
+            left_out += page.left_out;
+            let Some(next) = page.next else {
+                self.left_out(left_out);
+                return Ok((page.version, all));
+            };
+            params = params.continue_token(&next);
+        }
+    }
+
+    fn left_out(&self, count: usize) {
+        if count > 0 {
+            tracing::warn!(count, doing = self.doing, "objects without a readable name are left out");
         }
     }
 }
 
-/// All objects, and the version of the list. The time limit is for each page.
-async fn list<K>(
-    api: &Api<DeserializeGuard<K>>,
-    selection: &Selection,
-) -> Result<(String, Vec<DeserializeGuard<K>>), CallError>
-where
-    K: Resource + DeserializeOwned + Clone + Debug,
-{
-    let mut all = Vec::new();
-    let mut page = selection.list().limit(PAGE);
-    loop {
-        let list = within_limit(api.list(&page)).await?;
-        all.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok((list.metadata.resource_version.unwrap_or_default(), all)),
-        }
-    }
+/// Watches are not compressed: kube reads the first part of a compressed stream only.
+fn uncompressed(mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
+    let identity = http::HeaderValue::from_static("identity");
+    request.headers_mut().insert(http::header::ACCEPT_ENCODING, identity);
+    request
 }
 
 /// Whether the request or its response was lost on the way, which says nothing about the version.
@@ -198,15 +245,4 @@ pub fn is_older(version: &str, known: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        for (version, known, older) in
-            [("9", "10", true), ("10", "9", false), ("10", "10", false), ("", "10", false), ("a", "b", false)]
-        {
-            assert_eq!(is_older(version, known), older, "{version} and {known}");
-        }
-    }
-}
+mod tests;
