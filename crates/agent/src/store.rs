@@ -68,6 +68,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The orders, now and after each change; `None` until they are known for the first time.
     fn orders(&self) -> watch::Receiver<Option<Arc<Orders>>>;
 
+    /// Whether this policy has an order that cannot be read. It is not among [`orders`](Self::orders), but was not
+    /// removed either: the one before stays in force.
+    fn is_unreadable(&self, _policy: &str) -> bool {
+        false
+    }
+
     /// Reports the status of one order. A status that the store already has is not written again.
     fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus);
 

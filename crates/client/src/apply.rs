@@ -2,14 +2,19 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams},
+    core::Request,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use crate::call::{CallError, within_limit};
+use crate::{
+    call::{CallError, within_limit},
+    raw::{Part, metadata},
+};
 
 /// Parameters of a server-side apply that takes over all applied fields.
 pub fn as_manager(manager: &str) -> PatchParams {
@@ -19,7 +24,7 @@ pub fn as_manager(manager: &str) -> PatchParams {
 /// Applies the status of `object` as `manager`, and returns the version that it made.
 ///
 /// Server-side apply leaves fields in place that another manager has written, such as a handler of kubernetes-nmstate.
-/// They are removed by a second request.
+/// They are removed by a second request. Where they cannot even be read, the whole status is removed first.
 pub async fn status<K, S>(
     api: &Api<K>,
     object: &K,
@@ -27,20 +32,52 @@ pub async fn status<K, S>(
     manager: &str,
 ) -> Result<String, CallError>
 where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
-    S: Serialize + PartialEq,
+    K: Resource + Serialize + Clone + Debug,
+    S: Serialize + DeserializeOwned + Default + PartialEq,
 {
     let name = object.name_any();
-    let mut answer =
-        within_limit(api.patch_status(&name, &as_manager(manager), &Patch::Apply(object))).await?;
-    if status_of(&answer) != status_of(object)
-        && let Some(leftovers) = leftovers(&value(status_of(&answer)), &value(status_of(object)))
-    {
-        let manager = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        let removal = Patch::Merge(json!({ "status": leftovers }));
-        answer = within_limit(api.patch_status(&name, &manager, &removal)).await?;
+    let applying = as_manager(manager);
+    let removing = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    let mut answer: Answer<S> = patch_status(api, &name, &applying, &Patch::Apply(object)).await?;
+    if answer.status.0.is_err() {
+        let removal = Patch::Merge(json!({ "status": null }));
+        let _: Answer<S> = patch_status(api, &name, &removing, &removal).await?;
+        answer = patch_status(api, &name, &applying, &Patch::Apply(object)).await?;
     }
-    Ok(answer.resource_version().unwrap_or_default())
+    let wanted = status_of(object);
+    if let Ok(stored) = &answer.status.0
+        && stored != wanted
+        && let Some(leftovers) = leftovers(&value(stored), &value(wanted))
+    {
+        let removal = Patch::Merge(json!({ "status": leftovers }));
+        answer = patch_status(api, &name, &removing, &removal).await?;
+    }
+    Ok(answer.metadata.resource_version.unwrap_or_default())
+}
+
+/// The parts of a response that matter.
+#[derive(Deserialize)]
+struct Answer<S> {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    #[serde(default, bound(deserialize = "S: DeserializeOwned + Default"))]
+    status: Part<S>,
+}
+
+async fn patch_status<K, S>(
+    api: &Api<K>,
+    name: &str,
+    params: &PatchParams,
+    patch: &Patch<impl Serialize>,
+) -> Result<Answer<S>, CallError>
+where
+    K: Resource + Clone,
+    S: DeserializeOwned + Default,
+{
+    let request = Request::new(api.resource_url()).patch_subresource("status", name, params, patch);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let text = within_limit(api.clone().into_client().request_text(request)).await?;
+    Ok(serde_json::from_str(&text).map_err(kube::Error::SerdeError)?)
 }
 
 fn value(status: &impl Serialize) -> Value {

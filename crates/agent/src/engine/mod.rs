@@ -261,6 +261,8 @@ impl<H: Host, S: Store> Engine<H, S> {
 
     fn take_over(&mut self, orders: &Orders) {
         self.busy_for(MARGIN);
+        let with_kept = self.recorder.with_kept(orders);
+        let orders = &*with_kept;
         self.progress.set_orders(orders.iter().map(|(policy, order)| (&**policy, &order.spec)));
         for Interrupted { policy, failures, was_changing } in self.recorder.take_over(orders) {
             // An attempt that the process did not survive counts as a failure.

@@ -3,7 +3,7 @@
 //! The beginning of an attempt fails when the ledger cannot be written, because an attempt that is not on disk would
 //! not be counted if it killed the process. A result is reported in any case: what has happened has happened.
 
-use std::{collections::BTreeMap, io};
+use std::{borrow::Cow, collections::BTreeMap, io};
 
 use jiff::Timestamp;
 use knmstate_api::{
@@ -50,12 +50,24 @@ impl<S: Store> StatusRecorder<S> {
 
     /// The orders on disk.
     pub(super) fn kept_orders(&self) -> Orders {
-        let entries = self.ledger.entries().iter();
-        entries
-            .map(|(policy, entry)| {
-                (policy.clone(), Order { spec: entry.spec.clone(), status: Some(entry.status.clone()) })
-            })
-            .collect()
+        self.kept(|_| true).collect()
+    }
+
+    /// These orders, and those on disk in place of orders that the store cannot read.
+    pub(super) fn with_kept<'a>(&self, orders: &'a Orders) -> Cow<'a, Orders> {
+        let is_unreadable = |policy: &str| !orders.contains_key(policy) && self.store.is_unreadable(policy);
+        let mut kept = self.kept(is_unreadable).peekable();
+        if kept.peek().is_none() {
+            return Cow::Borrowed(orders);
+        }
+        Cow::Owned(orders.clone().into_iter().chain(kept).collect())
+    }
+
+    fn kept(&self, which: impl Fn(&str) -> bool) -> impl Iterator<Item = (String, Order)> {
+        let entries = self.ledger.entries().iter().filter(move |(policy, _)| which(policy));
+        entries.map(|(policy, entry)| {
+            (policy.clone(), Order { spec: entry.spec.clone(), status: Some(entry.status.clone()) })
+        })
     }
 
     pub(super) fn spec(&self, policy: &str) -> Option<&NodeNetworkConfigurationEnactmentSpec> {

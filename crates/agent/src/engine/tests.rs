@@ -339,6 +339,18 @@ async fn an_order_without_permit_waits_and_a_removed_one_leaves_the_ledger() {
     running.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_order_that_cannot_be_read_leaves_the_one_before_in_force() {
+    let fixture = Fixture::new();
+    fixture.run_once([mtu("p", "eth1", 1400), mtu("q", "eth2", 1400)]).await;
+    fixture.store.add_unreadable("p");
+    // A new one for a policy without a kept order changes nothing.
+    fixture.store.add_unreadable("r");
+    let outcomes = fixture.run_once([]).await;
+    assert_eq!(results(&outcomes), [("p", "unchanged")]);
+    assert!(is_kept(&fixture.ledger(), "p") && !is_kept(&fixture.ledger(), "q"));
+}
+
 fn is_kept(ledger: &Path, policy: &str) -> bool {
     ledger.join(format!("{policy}.json")).exists()
 }

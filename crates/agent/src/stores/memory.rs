@@ -24,9 +24,15 @@ struct Contents {
     published: Mutex<Vec<(Instant, ReportedNetwork)>>,
     refresh: Notify,
     ended: watch::Sender<Option<String>>,
+    unreadable: Mutex<Vec<String>>,
 }
 
 impl MemoryStore {
+    /// Has an order for this policy that cannot be read.
+    pub(crate) fn add_unreadable(&self, policy: &str) {
+        self.0.unreadable.lock().unwrap().push(policy.to_owned());
+    }
+
     pub(crate) fn set_orders(&self, orders: impl IntoIterator<Item = Order>) {
         let orders = orders.into_iter().map(|order| (order.spec.policy_name.clone(), order)).collect();
         self.0.orders.send_replace(Some(Arc::new(orders)));
@@ -54,6 +60,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn orders(&self) -> watch::Receiver<Option<Arc<Orders>>> {
         self.0.orders.subscribe()
+    }
+
+    fn is_unreadable(&self, policy: &str) -> bool {
+        self.0.unreadable.lock().unwrap().iter().any(|unreadable| unreadable == policy)
     }
 
     fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {

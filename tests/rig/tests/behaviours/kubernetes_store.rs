@@ -15,6 +15,7 @@ use knmstate_core::probes::ApiAccess;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
+    core::Request,
 };
 use rig::{ApiServer, BoundTo, Lab, Settings, wait};
 use serde_json::{Value, json};
@@ -97,7 +98,10 @@ impl StoreFixture {
             "spec": {"nodeName": node, "policyName": policy, "policyGeneration": generation, "permit": "Apply"},
         });
         let name = names::enactment_name(node, policy);
-        self.enactments.patch(&name, &PatchParams::apply("controller"), &Patch::Apply(enactment)).await?;
+        let request = Request::new(self.enactments.resource_url());
+        let request = request.patch(&name, &PatchParams::apply("controller"), &Patch::Apply(enactment))?;
+        // The response may be one that cannot be read.
+        self.api.client().request_text(request).await?;
         Ok(())
     }
 
@@ -317,6 +321,53 @@ async fn the_node_state_of_another_handler_is_taken_over() -> Result<()> {
     let read_only = fixture.read_only_store().await?;
     read_only.publish(network(&state));
     delivered(&read_only).await
+}
+
+#[tokio::test]
+async fn a_status_that_cannot_be_read_is_replaced_and_its_order_carried_out() -> Result<()> {
+    let fixture = StoreFixture::start().await?;
+    fixture.order(NODE, "a", 1).await?;
+    let store = fixture.store().await?;
+    store.report_status("a", status(1, 1500));
+    store.publish(with_mtu(1500));
+    delivered(&store).await?;
+    let mut running = Some(store);
+    let nested = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
+    let thief = fixture.api.client_with_token(&fixture.token().await?).await?;
+    // First a store that has known the objects before, then one that has not.
+    for generation in [2, 3] {
+        if generation == 3 {
+            running = None;
+        }
+        for (url, name, field) in [
+            ("/apis/nmstate.io/v1beta1/nodenetworkconfigurationenactments", "node1.a", "desiredState"),
+            ("/apis/nmstate.io/v1beta1/nodenetworkstates", NODE, "currentState"),
+        ] {
+            let patch = Patch::Merge(json!({"status": {field: nested}}));
+            let params = PatchParams::default();
+            let request = Request::new(url).patch_subresource("status", name, &params, &patch)?;
+            thief.request_text(request).await?;
+        }
+        fixture.order(NODE, "a", generation).await?;
+        let store = match running.take() {
+            Some(store) => store,
+            None => fixture.store().await?,
+        };
+        until_ordered(&mut store.orders(), &format!("a@{generation}")).await?;
+        let mtu = 1400 + u32::try_from(generation)?;
+        store.report_status("a", status(generation, mtu));
+        store.publish(with_mtu(mtu));
+        wait::until(LIMIT, "both to be replaced", async || {
+            let found = fixture.enactment("a").await?.status;
+            ensure!(found == status(generation, mtu), "{found:?}");
+            let found = fixture.states.get(NODE).await?.status.current_state;
+            ensure!(found == Some(with_mtu(mtu).state), "{found:?}");
+            Ok(())
+        })
+        .await?;
+        running = Some(store);
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -20,7 +20,11 @@ mod orders;
 mod statuses;
 mod tasks;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -57,6 +61,7 @@ pub struct KubernetesStoreOptions {
 #[derive(Clone, Debug)]
 pub struct KubernetesStore {
     orders: channel::Receiver<Option<Arc<Orders>>>,
+    unreadable: channel::Receiver<BTreeSet<String>>,
     connected: channel::Receiver<bool>,
     refresh: Arc<Notify>,
     statuses: Arc<SharedOutbox<EnactmentStatuses>>,
@@ -78,6 +83,7 @@ impl KubernetesStore {
         let node_state = Arc::new(SharedOutbox::new(NodeState::new(node.clone(), labels.clone(), now)));
 
         let mut reader = orders::Reader::new(node.clone(), orders_sender, statuses.clone());
+        let unreadable = reader.unreadable();
         let watch_orders = watch::follow(
             Api::all(client.clone()),
             Selection::Label(format!("{}={node}", names::NODE_LABEL)),
@@ -113,13 +119,17 @@ impl KubernetesStore {
             ("the writer of the results", write_statuses.boxed()),
             ("the writer of the node state", write_state.boxed()),
         ]);
-        Ok(Self { orders, connected, refresh, statuses, node_state, tasks })
+        Ok(Self { orders, unreadable, connected, refresh, statuses, node_state, tasks })
     }
 }
 
 impl Store for KubernetesStore {
     fn orders(&self) -> channel::Receiver<Option<Arc<Orders>>> {
         self.orders.clone()
+    }
+
+    fn is_unreadable(&self, policy: &str) -> bool {
+        self.unreadable.borrow().contains(policy)
     }
 
     fn report_status(&self, policy: &str, status: NodeNetworkConfigurationEnactmentStatus) {

@@ -230,9 +230,12 @@ impl Writer<NodeState> for NodeStateWriter {
             NodeStateUpdate::Object => {
                 let object = self.object().await?;
                 let patch = Patch::Apply(&object);
-                let written =
-                    within_limit(api.patch(&self.node, &apply::as_manager(HANDLER_FIELD_MANAGER), &patch))
-                        .await?;
+                let manager = apply::as_manager(HANDLER_FIELD_MANAGER);
+                let written = match within_limit(api.patch(&self.node, &manager, &patch)).await {
+                    // The status is one that cannot be read, and is written next.
+                    Err(error) if error.is_unreadable() => object,
+                    written => written?,
+                };
                 outbox.change(|state| state.object_written(written));
             }
             NodeStateUpdate::Status(status) => {

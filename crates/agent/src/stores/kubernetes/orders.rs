@@ -2,14 +2,38 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use knmstate_api::{NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentStatus, names};
-use knmstate_client::{outbox::SharedOutbox, store::Store, watch::ObjectEvent};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use knmstate_api::{
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
+    NodeNetworkConfigurationEnactmentStatus, names,
+};
+use knmstate_client::{
+    outbox::SharedOutbox,
+    raw::{Part, metadata},
+    reads_like,
+    store::Store,
+    watch::ObjectEvent,
+};
 use knmstate_core::{budget::size, status_budget::budget_beside};
 use kube::ResourceExt as _;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::statuses::{EnactmentStatuses, StoredStatus};
 use crate::store::{Order, Orders};
+
+/// An enactment of this node. Its order is there even if its status cannot be read, which is then written again.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OwnEnactment {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Option<NodeNetworkConfigurationEnactmentSpec>,
+    #[serde(default)]
+    status: Part<NodeNetworkConfigurationEnactmentStatus>,
+}
+
+reads_like!(OwnEnactment, NodeNetworkConfigurationEnactment);
 
 /// Follows the enactments of this node: publishes their orders, and records their statuses at the server.
 #[derive(Debug)]
@@ -18,6 +42,8 @@ pub struct Reader {
     /// By the name of the enactment.
     enactments: Store<Order>,
     orders: watch::Sender<Option<Arc<Orders>>>,
+    /// The policies of orders that cannot be read, and have not been read before.
+    unreadable: watch::Sender<BTreeSet<String>>,
     statuses: Arc<SharedOutbox<EnactmentStatuses>>,
     /// The enactments that a warning was logged for.
     warned: BTreeSet<String>,
@@ -29,10 +55,16 @@ impl Reader {
         orders: watch::Sender<Option<Arc<Orders>>>,
         statuses: Arc<SharedOutbox<EnactmentStatuses>>,
     ) -> Self {
-        Self { node, enactments: Store::default(), orders, statuses, warned: BTreeSet::new() }
+        let unreadable = watch::Sender::default();
+        Self { node, enactments: Store::default(), orders, unreadable, statuses, warned: BTreeSet::new() }
     }
 
-    pub fn handle(&mut self, event: ObjectEvent<NodeNetworkConfigurationEnactment>) {
+    /// The policies of orders that cannot be read, and have not been read before.
+    pub fn unreadable(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.unreadable.subscribe()
+    }
+
+    pub fn handle(&mut self, event: ObjectEvent<OwnEnactment>) {
         match &event {
             ObjectEvent::All(all) => {
                 let listed: BTreeSet<String> = all.iter().map(kube::ResourceExt::name_any).collect();
@@ -68,23 +100,32 @@ impl Reader {
                 }
             }
         }
-        if !changes.is_empty() {
-            self.publish();
+        let names = self.enactments.unreadable().filter(|name| !self.enactments.contains_key(*name));
+        let unreadable: BTreeSet<String> = names
+            .filter_map(|name| names::policy_of_enactment(name, &self.node))
+            .map(str::to_owned)
+            .collect();
+        let is_new = self
+            .unreadable
+            .send_if_modified(|known| std::mem::replace(known, unreadable.clone()) != unreadable);
+        if is_new || !changes.is_empty() {
+            self.publish(is_new);
         }
     }
 
-    /// Publishes the orders if they are the first ones or their specs differ. A status, mostly written by this node,
-    /// does not make an order another one.
-    fn publish(&self) {
+    /// Publishes the orders if they are the first ones, their specs differ, or others cannot be read than before. A
+    /// status, mostly written by this node, does not make an order another one.
+    fn publish(&self, is_new: bool) {
         let orders = self.enactments.values().map(|order| (order.spec.policy_name.clone(), order.clone()));
         let orders: Orders = orders.collect();
         self.orders.send_if_modified(|published| {
-            let is_same = published.as_ref().is_some_and(|published| {
-                published.len() == orders.len()
-                    && published.iter().zip(&orders).all(|((policy, order), (new_policy, new_order))| {
-                        policy == new_policy && order.spec == new_order.spec
-                    })
-            });
+            let is_same = !is_new
+                && published.as_ref().is_some_and(|published| {
+                    published.len() == orders.len()
+                        && published.iter().zip(&orders).all(|((policy, order), (new_policy, new_order))| {
+                            policy == new_policy && order.spec == new_order.spec
+                        })
+                });
             if !is_same {
                 *published = Some(Arc::new(orders));
             }
@@ -94,11 +135,7 @@ impl Reader {
 }
 
 /// The order of an enactment; `None` if it is none for this node.
-fn read(
-    enactment: NodeNetworkConfigurationEnactment,
-    node: &str,
-    warned: &mut BTreeSet<String>,
-) -> Option<Order> {
+fn read(enactment: OwnEnactment, node: &str, warned: &mut BTreeSet<String>) -> Option<Order> {
     let name = enactment.name_any();
     if names::policy_of_enactment(&name, node).is_none() {
         warn(warned, &name, "it is not called <node>.<policy>");
@@ -111,7 +148,7 @@ fn read(
         return None;
     }
     let empty = NodeNetworkConfigurationEnactmentStatus::default();
-    let status = (enactment.status != empty).then_some(enactment.status);
+    let status = enactment.status.0.ok().filter(|status| *status != empty);
     Some(Order { spec, status })
 }
 

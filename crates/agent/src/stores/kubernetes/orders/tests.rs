@@ -11,7 +11,7 @@ fn enactment(node: &str, policy: &str, generation: i64, status: &Value) -> Value
     })
 }
 
-fn read(enactment: Value) -> DeserializeGuard<NodeNetworkConfigurationEnactment> {
+fn read(enactment: Value) -> DeserializeGuard<OwnEnactment> {
     let metadata = serde_json::from_value(enactment["metadata"].clone()).unwrap();
     DeserializeGuard(
         serde_json::from_value(enactment)
@@ -84,4 +84,31 @@ fn an_order_in_unknown_words_leaves_the_one_before_in_force() {
     reader.handle(ObjectEvent::Changed(read(strange.clone())));
     reader.handle(ObjectEvent::All(vec![read(strange)]));
     assert_eq!(given(&mut orders).as_deref(), None);
+}
+
+#[test]
+fn an_order_that_cannot_be_read_is_not_one_that_was_removed() {
+    let (mut reader, mut orders) = reader();
+    let unreadable = reader.unreadable();
+    let names = || unreadable.borrow().iter().cloned().collect::<Vec<_>>();
+    let mut strange = enactment("n", "a", 2, &json!({}));
+    strange["spec"]["permit"] = json!("Dance");
+    reader.handle(ObjectEvent::All(vec![read(strange.clone())]));
+    assert_eq!((given(&mut orders).as_deref(), names()), (Some(""), vec!["a".to_owned()]));
+    reader.handle(ObjectEvent::Gone(read(strange)));
+    assert_eq!((given(&mut orders).as_deref(), names()), (Some(""), vec![]), "now it was removed");
+}
+
+#[test]
+fn the_order_of_an_enactment_can_be_read_without_its_status() {
+    let (mut reader, mut orders) = reader();
+    let mut object = enactment("n", "a", 1, &json!({}));
+    object.as_object_mut().unwrap().remove("status");
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    let object = object.to_string();
+    let object = format!(r#"{},"status":{{"desiredState":{deep}}}}}"#, object.strip_suffix('}').unwrap());
+    let object: OwnEnactment = serde_json::from_str(&object).unwrap();
+    reader.handle(ObjectEvent::All(vec![DeserializeGuard(Ok(object))]));
+    assert_eq!(given(&mut orders).as_deref(), Some("a@1"));
+    assert_eq!(orders.borrow().clone().unwrap()["a"].status, None);
 }
