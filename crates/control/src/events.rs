@@ -10,12 +10,15 @@ use knmstate_api::{
     names::enactment_name,
     reasons::policy::{AVAILABLE, SUCCESSFULLY_CONFIGURED},
 };
+use knmstate_core::shorten;
 use kube::Resource;
 
 use crate::cluster_state::{EnactmentEvent, EnactmentOutcome};
 
 /// The namespace for Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
+/// The length of a longest message in bytes, which is the limit of newer versions of the Event API.
+const MAX_MESSAGE: usize = 1024;
 /// The source of Events about a policy as a whole.
 const CONTROLLER: &str = "nmstate-controller";
 
@@ -32,7 +35,7 @@ pub(crate) fn of_node(event: &EnactmentEvent, policy_uid: &str, now: Timestamp) 
         EnactmentOutcome::Aborted => format!("reconciliation of enactment \"{enactment}\" has aborted"),
     };
     let source = format!("{node}.nmstate-handler");
-    Some(event_of(policy, policy_uid, "Warning", "ReconcileFailed", message, source, now))
+    Some(event_of(policy, policy_uid, "Warning", "ReconcileFailed", &message, source, now))
 }
 
 /// The Event for a policy that has become available; `None` unless it just did.
@@ -46,7 +49,7 @@ pub(crate) fn of_success(
     if before.conditions.is_true(AVAILABLE) || !after.conditions.is_true(AVAILABLE) {
         return None;
     }
-    let message = after.conditions.get(AVAILABLE)?.message.clone();
+    let message = &after.conditions.get(AVAILABLE)?.message;
     Some(event_of(policy, policy_uid, "Normal", SUCCESSFULLY_CONFIGURED, message, CONTROLLER.to_owned(), now))
 }
 
@@ -55,7 +58,7 @@ fn event_of(
     uid: &str,
     type_: &str,
     reason: &str,
-    message: String,
+    message: &str,
     component: String,
     now: Timestamp,
 ) -> Event {
@@ -75,7 +78,7 @@ fn event_of(
         },
         type_: Some(type_.to_owned()),
         reason: Some(reason.to_owned()),
-        message: Some(message),
+        message: Some(shorten(message, MAX_MESSAGE).into_owned()),
         source: Some(EventSource { component: Some(component), host: None }),
         first_timestamp: time.clone(),
         last_timestamp: time,

@@ -23,6 +23,7 @@
 //! | What is left out of the status of an order that is too large? | [`status_budget`] |
 //! | Which TLS versions and ciphers are used? | [`tls_profile`] |
 //! | How often is the network read while it keeps changing? | [`pace`] |
+//! | How much of a long text is shown? | [`shorten()`] |
 //!
 //! The crate `knmstate-document` reads the parts of a network document that decisions depend on.
 
@@ -45,6 +46,7 @@ mod progress;
 pub mod rollout;
 mod rows;
 mod selection;
+mod shorten;
 pub mod shown;
 pub mod status_budget;
 pub mod templates;
@@ -54,3 +56,4 @@ pub use objections::{Candidate, NodeFacts, objection};
 pub use pools::{Member, Pool, Pools};
 pub use progress::{FailureKind, OrderProgress, Retries};
 pub use selection::selects;
+pub use shorten::shorten;

@@ -16,7 +16,13 @@ use knmstate_api::{
 use crate::{
     rollout::Tally,
     rows::{self, Row},
+    shorten,
 };
+
+/// The length of a longest message, in bytes. The API server accepts several times as much, and refuses what is longer.
+const MAX_MESSAGE: usize = 4096;
+/// The length of a longest text of a node in a message, so that one node cannot fill it.
+const MAX_NODE_TEXT: usize = 1024;
 
 /// The state of a policy, with the message of its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +88,7 @@ impl Summary {
                     1 => " (and similar on 1 other node)".to_owned(),
                     count => format!(" (and similar on {count} other nodes)"),
                 };
+                let what = shorten(what, MAX_NODE_TEXT);
                 Self::Succeeded(format!("{message}; {node}: {what}{others}"))
             }
             (other, _) => other,
@@ -109,7 +116,7 @@ pub fn is_set(conditions: &ConditionList, summary: &Summary) -> bool {
 
 fn rows(summary: &Summary) -> [Row; 4] {
     let none = String::new;
-    let message = summary.message().to_owned();
+    let message = shorten(summary.message(), MAX_MESSAGE).into_owned();
     match summary {
         Summary::NoMatch => {
             let reason = NO_MATCHING_NODE;
@@ -174,6 +181,25 @@ mod tests {
         }
         let failed = Summary::Failed("1/3 nodes failed to configure".to_owned());
         assert_eq!(failed.clone().with_missing(&all), failed);
+    }
+
+    #[test]
+    fn a_message_has_a_limited_length() {
+        let done = || Summary::Succeeded("2/2 nodes successfully configured".to_owned());
+        let (long, longest) = ("ä".repeat(20_000), "x".repeat(1024));
+        for (what, expected) in
+            [(&*longest, longest.clone()), (&*long, format!("{}…", "ä".repeat(510))), ("x", "x".to_owned())]
+        {
+            let said =
+                format!("2/2 nodes successfully configured; n1: {expected} (and similar on 1 other node)");
+            assert_eq!(done().with_missing(&[("n1", what), ("n2", "y")]), Summary::Succeeded(said));
+        }
+        let refused = Summary::Failed(long);
+        let mut conditions = ConditionList::default();
+        set_conditions(&mut conditions, &refused, NOW);
+        let said = &conditions.first_true().unwrap().message;
+        assert_eq!((said.len(), said.ends_with("ä…")), (4095, true));
+        assert!(is_set(&conditions, &refused), "it is not written again");
     }
 
     fn tally(nodes: usize, ready: usize, [available, failed, aborted, pending]: [usize; 4]) -> Tally {
