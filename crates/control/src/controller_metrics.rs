@@ -1,6 +1,9 @@
 //! Counters and histograms of the controller's own work.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use prometheus_client::{
@@ -14,6 +17,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::metric_labels::Labels;
+
+/// The names of probes are those of policies; all policies of a cluster have fewer. The rest counts as another one.
+const MAX_PROBES: usize = 256;
+
 /// Counters and histograms. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics(Arc<All>);
@@ -24,6 +32,7 @@ struct All {
     queue: Gauge,
     results: Family<ResultLabel, Counter>,
     probes: Family<ProbeLabel, Counter>,
+    probe_names: Mutex<Labels>,
     rollbacks: Counter,
     certificates: Family<CertificateLabel, Gauge>,
     rollouts: Histogram,
@@ -68,6 +77,7 @@ impl Default for ControllerMetrics {
             queue: Gauge::default(),
             results: Family::default(),
             probes: Family::default(),
+            probe_names: Mutex::default(),
             rollbacks: Counter::default(),
             certificates: Family::default(),
             // From a second to a day.
@@ -99,6 +109,8 @@ impl ControllerMetrics {
     }
 
     pub fn count_probe_failure(&self, probe: &str) {
+        let mut names = self.0.probe_names.lock().unwrap_or_else(PoisonError::into_inner);
+        let probe = names.label(probe, MAX_PROBES);
         self.0.probes.get_or_create(&ProbeLabel { probe: probe.to_owned() }).inc();
     }
 

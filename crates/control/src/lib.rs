@@ -33,6 +33,7 @@ mod health;
 mod judge;
 mod known_checks;
 mod leader;
+mod metric_labels;
 mod metrics;
 mod plan;
 mod pool_watch;

@@ -26,8 +26,12 @@ use crate::{
     certificates::ServedCertificate,
     cluster_state::ClusterState,
     controller_metrics::{CertificateKind, ControllerMetrics},
+    metric_labels::Labels,
     sources::SharedClusterState,
 };
+
+/// nmstate has a few dozen features; what is more counts as another one.
+const MAX_FEATURES: usize = 256;
 
 /// `/metrics` and `/healthz`.
 pub(crate) fn router(
@@ -88,8 +92,9 @@ struct Gauges {
 }
 
 fn count(cluster: &ClusterState) -> [Gauges; 5] {
-    let features: BTreeSet<&String> =
-        cluster.enactments.iter().flat_map(|(_, _, one)| &one.status.features).collect();
+    let mut names = Labels::default();
+    let features = cluster.enactments.iter().flat_map(|(_, _, one)| &one.status.features);
+    let features: BTreeSet<&str> = features.map(|name| names.label(name, MAX_FEATURES)).collect();
     let mut policies: BTreeMap<&str, u64> = policy::TYPES.map(|type_| (type_, 0)).into();
     for one in cluster.policies.values() {
         add(&mut policies, &one.status.conditions);
@@ -105,7 +110,7 @@ fn count(cluster: &ClusterState) -> [Gauges; 5] {
         Gauges {
             name: "kubernetes_nmstate_features_applied",
             help: "Number of nmstate features applied labeled by its name",
-            values: features.into_iter().map(|name| (vec![("name", name.clone())], 1)).collect(),
+            values: features.into_iter().map(|name| (vec![("name", name.to_owned())], 1)).collect(),
         },
         Gauges {
             name: "kubernetes_nmstate_network_interfaces",

@@ -47,6 +47,9 @@ pub(crate) fn plan_policy(
     refusal: Option<String>,
     now: Timestamp,
 ) -> PolicyPlan {
+    if cluster.is_unreadable(origin) {
+        return plan_unreadable(cluster, origin, now);
+    }
     let Some(policy) = cluster.policy(origin) else {
         return PolicyPlan { removals: all_but(cluster, origin, |_| false), ..PolicyPlan::default() };
     };
@@ -115,10 +118,23 @@ pub(crate) fn plan_policy(
     let status = status_if_new(origin, policy, &summary, decision.tally.holding, now);
     PolicyPlan {
         orders,
-        removals: all_but(cluster, origin, |name| selected.contains_key(name)),
+        // A node that cannot be read may be selected.
+        removals: all_but(cluster, origin, |name| {
+            selected.contains_key(name) || cluster.nodes.is_unreadable(name)
+        }),
         status,
         again_at,
     }
+}
+
+/// Orders stay as they are: what cannot be read is not what was deleted.
+fn plan_unreadable(cluster: &ClusterState, origin: &Origin, now: Timestamp) -> PolicyPlan {
+    let status = cluster.policy(origin).and_then(|policy| {
+        let why = policy.unreadable?;
+        let why = format!("the spec cannot be read: {why}; nodes keep what they have of this policy");
+        status_if_new(origin, policy, &Summary::Failed(why), 0, now)
+    });
+    PolicyPlan { status, ..PolicyPlan::default() }
 }
 
 fn selected<'a>(

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use knmstate_api::{
-    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationPolicy,
+    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
     NodeNetworkConfigurationPolicyStatus,
     names::{CONTROLLER_FIELD_MANAGER, NODE_LABEL, POLICY_LABEL, enactment_name},
 };
@@ -20,6 +20,8 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Value, json};
+
+use crate::cluster_state::{SlimEnactment, SlimPolicy};
 
 /// One thing to write.
 #[derive(Clone, Debug)]
@@ -51,7 +53,7 @@ pub(crate) enum Write {
 /// The result of a write.
 #[derive(Debug)]
 pub(crate) enum Written {
-    Order(Box<NodeNetworkConfigurationEnactment>),
+    Order(Box<SlimEnactment>),
     /// The enactment is deleted, or it was another object of the same name.
     Removal,
     /// The version that it made; `None` if the policy does not exist any more.
@@ -109,7 +111,7 @@ async fn write_order(
         }]),
         ..ObjectMeta::default()
     };
-    let api: Api<NodeNetworkConfigurationEnactment> = Api::all(client);
+    let api: Api<SlimEnactment> = Api::all(client);
     let manager = apply::as_manager(CONTROLLER_FIELD_MANAGER);
     let answer = within(limit, api.patch(&name, &manager, &Patch::Apply(&enactment))).await?;
     Ok(Written::Order(Box::new(answer)))
@@ -127,6 +129,8 @@ async fn remove(
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     match within(limit, api.delete(&enactment_name(node, policy), &params)).await {
         Ok(_) => Ok(Written::Removal),
+        // It is deleted; the response has the object, which need not be readable.
+        Err(error) if error.is_unreadable() => Ok(Written::Removal),
         // It was deleted, or created again since; the watch shows which.
         Err(error) if error.is_not_found() || error.code() == Some(409) => Ok(Written::Removal),
         Err(error) => Err(error),
@@ -139,7 +143,7 @@ async fn write_status(
     patch: &Value,
     limit: Duration,
 ) -> Result<Written, CallError> {
-    let api: Api<NodeNetworkConfigurationPolicy> = Api::all(client);
+    let api: Api<SlimPolicy> = Api::all(client);
     let manager =
         PatchParams { field_manager: Some(CONTROLLER_FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::Merge(json!({ "status": patch }));

@@ -18,7 +18,7 @@ use knmstate_api::probe::{DnsProbe, HttpProbe, PingProbe, ProbePolicy, TcpProbe}
 pub use forecast::{Forecast, Gateway, Loss, NameServer, Network};
 pub use lease::{AddressLease, requested_leases};
 pub use readiness::{Evidence, NodeReadiness};
-pub use selection::{ApiAccess, InvalidProbe, select};
+pub use selection::{ApiAccess, InvalidProbe, is_built_in, select};
 pub use sentences::{ProbeFailureKind, failure_message, target};
 pub use verdict::{Observation, Requirement, requirement};
 

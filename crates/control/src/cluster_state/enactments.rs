@@ -6,17 +6,17 @@ use std::{
 };
 
 use knmstate_api::{
-    NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
-    NodeNetworkConfigurationEnactmentStatus,
+    NodeNetworkConfigurationEnactmentSpec, NodeNetworkConfigurationEnactmentStatus,
     enactment::ProbeOutcome,
     names::{NODE_LABEL, POLICY_LABEL, enactment_name},
     reasons::enactment::{ABORTED, AVAILABLE, FAILING, PROGRESSING},
 };
 use knmstate_client::watch::{ObjectEvent, is_older};
-use knmstate_core::enactment::is_rolled_back;
+use knmstate_core::{enactment::is_rolled_back, probes::is_built_in};
 use kube::{ResourceExt as _, core::DeserializeGuard};
 
-use super::Origin;
+use super::{Origin, SlimEnactment, name_unreadable};
+use crate::metric_labels::OTHER;
 
 /// One enactment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub(crate) struct Enactment {
     /// The order that was decided and has not been seen in the API server. It counts, because a write without a response
     /// may have been made.
     decided: Option<Arc<NodeNetworkConfigurationEnactmentSpec>>,
-    /// Without the desired and captured network states.
+    /// Only what decisions and metrics depend on.
     pub status: NodeNetworkConfigurationEnactmentStatus,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct EnactmentEvent {
     pub policy: String,
     pub node: String,
     pub outcome: EnactmentOutcome,
-    /// The probes because of which the change was rolled back.
-    pub failed_probes: Vec<String>,
+    /// The probes because of which the change was rolled back, those that are not of the order as [`OTHER`].
+    pub failed_probes: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,8 @@ impl EnactmentOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Enactments {
     by_policy: BTreeMap<String, BTreeMap<String, Enactment>>,
+    /// The names of those that cannot be read. They keep the value that they had before, if any.
+    unreadable: BTreeSet<String>,
     is_listed: bool,
 }
 
@@ -143,7 +145,7 @@ impl Enactments {
         policy: &str,
         node: &str,
         order: &Arc<NodeNetworkConfigurationEnactmentSpec>,
-        answer: NodeNetworkConfigurationEnactment,
+        answer: SlimEnactment,
     ) {
         let enactment = self.entry(policy, node);
         if enactment.decided.as_ref() == Some(order) {
@@ -172,7 +174,7 @@ impl Enactments {
     /// Takes in a watch event. Returns new results, and the origins whose plan may change.
     pub(super) fn observe(
         &mut self,
-        seen: ObjectEvent<NodeNetworkConfigurationEnactment>,
+        seen: ObjectEvent<SlimEnactment>,
     ) -> (Vec<EnactmentEvent>, BTreeSet<Origin>) {
         let mut events = Vec::new();
         let mut affected = BTreeSet::new();
@@ -180,9 +182,19 @@ impl Enactments {
             ObjectEvent::All(all) => {
                 self.is_listed = true;
                 let before = std::mem::take(&mut self.by_policy);
+                let mut unreadable = BTreeSet::new();
                 for (policy, node, object) in all.into_iter().filter_map(read) {
-                    take_in(self.entry(&policy, &node), object);
+                    if let Some(object) = object {
+                        take_in(self.entry(&policy, &node), object);
+                        continue;
+                    }
+                    if let Some(known) = before.get(&policy).and_then(|nodes| nodes.get(&node)) {
+                        *self.entry(&policy, &node) = known.clone();
+                    }
+                    unreadable.insert(enactment_name(&node, &policy));
                 }
+                name_unreadable("an enactment", unreadable.difference(&self.unreadable));
+                self.unreadable = unreadable;
                 let decided = before.into_iter().flat_map(|(policy, nodes)| {
                     nodes.into_iter().map(move |(node, enactment)| (policy.clone(), node, enactment.decided))
                 });
@@ -192,6 +204,14 @@ impl Enactments {
             }
             ObjectEvent::Changed(object) => {
                 let Some((policy, node, object)) = read(object) else { return (events, affected) };
+                let name = enactment_name(&node, &policy);
+                let Some(object) = object else {
+                    if self.unreadable.insert(name.clone()) {
+                        name_unreadable("an enactment", [&name]);
+                    }
+                    return (events, affected);
+                };
+                self.unreadable.remove(&name);
                 let enactment = self.entry(&policy, &node);
                 if is_older(&object.resource_version().unwrap_or_default(), &enactment.version) {
                     return (events, affected);
@@ -204,13 +224,13 @@ impl Enactments {
                 if was_rolled_back(&before.status, &enactment.status) {
                     let outcome = EnactmentOutcome::RolledBack;
                     let (policy, node) = (policy.clone(), node.clone());
-                    events.push(EnactmentEvent { policy, node, outcome, failed_probes: Vec::new() });
+                    events.push(EnactmentEvent { policy, node, outcome, failed_probes: BTreeSet::new() });
                 }
                 events.extend(new_outcome(&before.status, &enactment.status).map(|outcome| EnactmentEvent {
                     policy: policy.clone(),
                     node: node.clone(),
                     outcome,
-                    failed_probes: failed_probes(&enactment.status),
+                    failed_probes: failed_probes(enactment),
                 }));
                 if before.order() != enactment.order() || before.status != enactment.status {
                     affected.insert(Origin::of(&policy, &node));
@@ -219,6 +239,7 @@ impl Enactments {
             ObjectEvent::Gone(object) => {
                 let version = object.resource_version().unwrap_or_default();
                 let Some((policy, node, _)) = read(object) else { return (events, affected) };
+                self.unreadable.remove(&enactment_name(&node, &policy));
                 let Some(known) = self.get(&policy, &node) else { return (events, affected) };
                 // Unless it has been created again since, or is about to be.
                 if !is_older(&version, &known.version) {
@@ -235,7 +256,7 @@ impl Enactments {
     }
 }
 
-fn take_in(enactment: &mut Enactment, object: NodeNetworkConfigurationEnactment) {
+fn take_in(enactment: &mut Enactment, object: SlimEnactment) {
     enactment.uid = object.uid().unwrap_or_default();
     enactment.version = object.resource_version().unwrap_or_default();
     // Equal orders share their memory, of which the desired state is most.
@@ -243,21 +264,16 @@ fn take_in(enactment: &mut Enactment, object: NodeNetworkConfigurationEnactment)
         enactment.spec = object.spec.map(Arc::new);
     }
     enactment.status = object.status;
-    enactment.status.desired_state = None;
-    enactment.status.captured_states = BTreeMap::new();
 }
 
-/// Policy, node and the enactment itself; `None` if its name does not match both.
-fn read(
-    object: DeserializeGuard<NodeNetworkConfigurationEnactment>,
-) -> Option<(String, String, NodeNetworkConfigurationEnactment)> {
-    let object = object.0.ok()?;
+/// Policy, node and the enactment itself, if it can be read; `None` if its name does not match both.
+fn read(object: DeserializeGuard<SlimEnactment>) -> Option<(String, String, Option<SlimEnactment>)> {
     let label = |key: &str| object.labels().get(key).cloned();
-    let (policy, node) = match &object.spec {
+    let (policy, node) = match object.0.as_ref().ok().and_then(|object| object.spec.as_ref()) {
         Some(spec) => (spec.policy_name.clone(), spec.node_name.clone()),
         None => (label(POLICY_LABEL)?, label(NODE_LABEL)?),
     };
-    (object.name_any() == enactment_name(&node, &policy)).then_some((policy, node, object))
+    (object.name_any() == enactment_name(&node, &policy)).then(|| (policy, node, object.0.ok()))
 }
 
 fn new_outcome(
@@ -295,7 +311,10 @@ fn outcome_of(status: &NodeNetworkConfigurationEnactmentStatus) -> Option<Enactm
     conditions.is_true(ABORTED).then_some(EnactmentOutcome::Aborted)
 }
 
-fn failed_probes(status: &NodeNetworkConfigurationEnactmentStatus) -> Vec<String> {
-    let failed = status.probes.iter().filter(|probe| probe.after == Some(ProbeOutcome::Failed));
-    failed.map(|probe| probe.name.clone()).collect()
+fn failed_probes(enactment: &Enactment) -> BTreeSet<String> {
+    let ordered: BTreeSet<&str> =
+        enactment.order().into_iter().flat_map(|order| &order.probes).map(|probe| &*probe.name).collect();
+    let failed = enactment.status.probes.iter().filter(|probe| probe.after == Some(ProbeOutcome::Failed));
+    let is_known = |name: &str| is_built_in(name) || ordered.contains(name);
+    failed.map(|probe| if is_known(&probe.name) { probe.name.clone() } else { OTHER.to_owned() }).collect()
 }

@@ -72,6 +72,7 @@ impl ClusterState {
         };
         let before = nodes(&self.pods);
         let changes = self.pods.apply(event, |pod, _| HandlerPod::of(&pod));
+        super::name_unreadable("the pod of a handler", &changes.unreadable);
         if changes.listed {
             self.handlers_since.get_or_insert(now);
         }

@@ -18,11 +18,10 @@ use std::{
 
 use jiff::Timestamp;
 use knmstate_api::{
-    NMState, NodeNetworkConfigurationPolicy, NodeNetworkConfigurationPolicySpec,
-    NodeNetworkConfigurationPolicyStatus, NodeNetworkState, names::NODE_STATE_POLICY,
-    nmstate::SelfSignConfiguration,
+    NMState, NodeNetworkConfigurationPolicySpec, NodeNetworkConfigurationPolicyStatus,
+    names::NODE_STATE_POLICY, nmstate::SelfSignConfiguration,
 };
-use knmstate_client::{store::Store, watch::ObjectEvent};
+use knmstate_client::{raw::Unreadable, store::Store, watch::ObjectEvent};
 use kube::ResourceExt as _;
 
 use self::handlers::HandlerPod;
@@ -30,7 +29,7 @@ pub(crate) use self::{
     enactments::{Enactment, EnactmentEvent, EnactmentOutcome, Enactments},
     handlers::Handler,
     network::Network,
-    objects::{SlimNode, SlimPod},
+    objects::{SlimEnactment, SlimNode, SlimNodeState, SlimPod, SlimPolicy},
 };
 
 /// Where orders come from.
@@ -67,7 +66,10 @@ pub(crate) struct Policy {
     pub uid: String,
     pub generation: i64,
     pub created: Option<Timestamp>,
+    /// If it cannot be read, the last one that could.
     pub spec: Arc<NodeNetworkConfigurationPolicySpec>,
+    /// Why its spec cannot be read.
+    pub unreadable: Option<Unreadable>,
     /// As the API server has it, or will have it after the last write.
     pub status: NodeNetworkConfigurationPolicyStatus,
 }
@@ -169,19 +171,36 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn observe_policies(&mut self, event: ObjectEvent<NodeNetworkConfigurationPolicy>) {
-        let changes = self.policies.apply(event, |object, known| {
-            let policy = Policy::of(object);
-            // Equal specs share their memory.
-            Some(match known.filter(|known| known.is_same_request(&policy)) {
-                Some(known) => Policy { spec: known.spec.clone(), ..policy },
-                None => policy,
-            })
-        });
-        for policy in &changes.unreadable {
-            // Its nodes must not be left without it.
-            tracing::warn!(policy, "cannot parse a policy; keeping its last known spec");
+    /// Whether an origin exists and cannot be read. Its nodes keep what they have: it must not look like a deleted one.
+    pub(crate) fn is_unreadable(&self, origin: &Origin) -> bool {
+        match origin {
+            Origin::Policy(name) => {
+                self.policies.is_unreadable(name)
+                    || self.policies.get(name).is_some_and(|policy| policy.unreadable.is_some())
+            }
+            Origin::NodeState(node) => {
+                let is_allowed_unknown =
+                    self.settings.is_empty() && self.settings.unreadable().next().is_some();
+                self.node_states.is_unreadable(node) || is_allowed_unknown
+            }
         }
+    }
+
+    pub(crate) fn observe_policies(&mut self, event: ObjectEvent<SlimPolicy>) {
+        let changes = self.policies.apply(event, |object, known| {
+            let name = object.name_any();
+            let policy = Policy::of(object, known);
+            if let Some(why) =
+                policy.unreadable.filter(|_| known.is_none_or(|known| known.unreadable.is_none()))
+            {
+                tracing::warn!(
+                    policy = name,
+                    "cannot read the spec of a policy: {why}; its nodes keep what they have"
+                );
+            }
+            Some(policy)
+        });
+        name_unreadable("a policy", &changes.unreadable);
         self.all_affected |= changes.listed;
         for (name, before) in changes.changed {
             match (before, self.policies.get(&name)) {
@@ -206,38 +225,44 @@ impl ClusterState {
 
     pub(crate) fn observe_nodes(&mut self, event: ObjectEvent<SlimNode>) {
         let changes = self.nodes.apply(event, |object, _| Some(Node::of(&object)));
+        name_unreadable("a Node", &changes.unreadable);
         self.all_affected |= !changes.is_empty();
     }
 
-    pub(crate) fn observe_node_states(&mut self, event: ObjectEvent<NodeNetworkState>) {
+    pub(crate) fn observe_node_states(&mut self, event: ObjectEvent<SlimNodeState>) {
         let changes = self.node_states.apply(event, |object, _| {
-            let network = Network::of(&object.status);
+            let counted = object.current_state().map(Network::of).unwrap_or_default();
+            let set_aside = u64::try_from(object.set_aside()).unwrap_or(u64::MAX);
+            let network = Network { set_aside, ..counted };
             let is_managed = object.spec.managed == Some(true);
             Some(NodeState { network, desired: is_managed.then(|| node_policy(&object)).flatten() })
         });
+        name_unreadable("a NodeNetworkState", &changes.unreadable);
         self.all_affected |= changes.listed;
         for (node, before) in changes.changed {
-            let before = before.and_then(|state| state.desired);
-            let is_same =
-                match (&before, self.node_states.get(&node).and_then(|state| state.desired.as_ref())) {
-                    (None, None) => true,
-                    (Some(before), Some(desired)) => before.is_same_request(desired),
-                    _ => false,
-                };
-            if !is_same {
+            let after = self.node_states.get(&node);
+            let desired = before.as_ref().and_then(|state| state.desired.as_ref());
+            let is_same = match (desired, after.and_then(|state| state.desired.as_ref())) {
+                (None, None) => true,
+                (Some(before), Some(after)) => before.is_same_request(after),
+                _ => false,
+            };
+            // Without any difference, it is one that could not be read before.
+            if !is_same || before.as_ref() == after {
                 self.affected.insert(Origin::NodeState(node));
             }
         }
     }
 
     pub(crate) fn observe_nmstates(&mut self, event: ObjectEvent<NMState>) {
-        self.settings.apply(event, |object, _| {
+        let changes = self.settings.apply(event, |object, _| {
             Some(NMStateSettings {
                 created: object.creation_timestamp().map(|time| time.0),
                 allow_node_state_configuration: object.spec.allow_node_state_configuration,
                 self_sign: object.spec.self_sign_configuration,
             })
         });
+        name_unreadable("an NMState", &changes.unreadable);
         let managed = self.node_states.iter().filter(|(_, state)| state.desired.is_some());
         self.affected.extend(managed.map(|(node, _)| Origin::NodeState(node.clone())));
     }
@@ -261,10 +286,7 @@ impl ClusterState {
     }
 
     /// Takes in a watch event, and returns the results that have changed, for Kubernetes Events and metrics.
-    pub(crate) fn observe_enactments(
-        &mut self,
-        event: ObjectEvent<knmstate_api::NodeNetworkConfigurationEnactment>,
-    ) -> Vec<EnactmentEvent> {
+    pub(crate) fn observe_enactments(&mut self, event: ObjectEvent<SlimEnactment>) -> Vec<EnactmentEvent> {
         self.all_affected |= matches!(event, ObjectEvent::All(_));
         let (events, affected) = self.enactments.observe(event);
         self.affected.extend(affected);
@@ -273,14 +295,28 @@ impl ClusterState {
 }
 
 impl Policy {
-    fn of(object: NodeNetworkConfigurationPolicy) -> Self {
-        Self {
+    fn of(object: SlimPolicy, known: Option<&Self>) -> Self {
+        let mut policy = Self {
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
             created: object.creation_timestamp().map(|time| time.0),
-            spec: Arc::new(object.spec),
+            spec: Arc::default(),
+            unreadable: None,
             status: object.status,
+        };
+        match (object.spec.0, known) {
+            // Equal specs share their memory.
+            (Ok(_), Some(known)) if known.unreadable.is_none() && known.is_same_request(&policy) => {
+                policy.spec = known.spec.clone();
+            }
+            (Ok(spec), _) => policy.spec = Arc::new(spec),
+            (Err(why), known) => {
+                policy.unreadable = Some(why);
+                let same = known.filter(|known| known.uid == policy.uid);
+                policy.spec = same.map(|known| known.spec.clone()).unwrap_or_default();
+            }
         }
+        policy
     }
 
     /// Whether both ask for the same: they are of one object, whose spec has not changed in between.
@@ -289,8 +325,15 @@ impl Policy {
     }
 }
 
+/// Logs the names of objects that cannot be read.
+fn name_unreadable<'a>(kind: &str, names: impl IntoIterator<Item = &'a String>) {
+    for name in names {
+        tracing::warn!(name, "cannot read {kind}; what was known of it before stays in force");
+    }
+}
+
 /// The desired state in a NodeNetworkState, as a policy for one node.
-fn node_policy(object: &NodeNetworkState) -> Option<Policy> {
+fn node_policy(object: &SlimNodeState) -> Option<Policy> {
     let spec = NodeNetworkConfigurationPolicySpec {
         desired_state: Some(object.spec.desired_state.clone()?),
         ..NodeNetworkConfigurationPolicySpec::default()
@@ -300,6 +343,7 @@ fn node_policy(object: &NodeNetworkState) -> Option<Policy> {
         generation: object.metadata.generation.unwrap_or_default(),
         created: object.creation_timestamp().map(|time| time.0),
         spec: Arc::new(spec),
+        unreadable: None,
         status: NodeNetworkConfigurationPolicyStatus::default(),
     })
 }

@@ -1,18 +1,31 @@
-//! Nodes and pods with only the fields that are needed, so that the rest is never held in memory.
+//! Objects with only the fields that are needed, so that the rest is never held in memory. What is not needed need not
+//! be readable either.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::Resource;
-use serde::Deserialize;
+use knmstate_api::{
+    ConditionList, NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
+    NodeNetworkConfigurationEnactmentStatus, NodeNetworkConfigurationPolicy,
+    NodeNetworkConfigurationPolicySpec, NodeNetworkConfigurationPolicyStatus, NodeNetworkState,
+    NodeNetworkStateSpec, enactment::ProbeResult,
+};
+use knmstate_client::{
+    raw::{Part, metadata},
+    reads_like,
+};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+
+use super::network::CurrentState;
 
 /// A node: its metadata, and whether it is Ready and schedulable.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct SlimNode {
+    #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: NodeSpec,
@@ -64,6 +77,7 @@ impl SlimNode {
 /// A pod: the node that it runs on, and whether it is ready.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct SlimPod {
+    #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: PodSpec,
@@ -88,39 +102,96 @@ impl SlimPod {
     }
 }
 
-/// Gives a reduced type the API path of the whole kind.
-macro_rules! reads_like {
-    ($slim:ty, $whole:ty) => {
-        impl Resource for $slim {
-            type DynamicType = ();
-            type Scope = <$whole as Resource>::Scope;
+/// A policy. Its status is there even if its spec cannot be read.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct SlimPolicy {
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Part<NodeNetworkConfigurationPolicySpec>,
+    #[serde(default)]
+    pub status: NodeNetworkConfigurationPolicyStatus,
+}
 
-            fn kind((): &()) -> Cow<'_, str> {
-                <$whole as Resource>::kind(&())
-            }
+/// An enactment. Of what the handler has written, it has only what decisions and metrics depend on.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct SlimEnactment {
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Option<NodeNetworkConfigurationEnactmentSpec>,
+    #[serde(default, deserialize_with = "result")]
+    pub status: NodeNetworkConfigurationEnactmentStatus,
+}
 
-            fn group((): &()) -> Cow<'_, str> {
-                <$whole as Resource>::group(&())
-            }
+/// How many features of an enactment count: several times those that nmstate has.
+const MAX_FEATURES: usize = 64;
 
-            fn version((): &()) -> Cow<'_, str> {
-                <$whole as Resource>::version(&())
-            }
+/// The part of an enactment's status that matters to the controller.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EnactmentResult {
+    policy_generation: i64,
+    #[serde(rename = "policyUID")]
+    policy_uid: Option<String>,
+    conditions: ConditionList,
+    features: Vec<String>,
+    retry_count: BTreeMap<String, i32>,
+    probes: Vec<ProbeResult>,
+}
 
-            fn plural((): &()) -> Cow<'_, str> {
-                <$whole as Resource>::plural(&())
-            }
+fn result<'de, D>(deserializer: D) -> Result<NodeNetworkConfigurationEnactmentStatus, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let EnactmentResult { policy_generation, policy_uid, conditions, mut features, retry_count, probes } =
+        EnactmentResult::deserialize(deserializer)?;
+    features.truncate(MAX_FEATURES);
+    Ok(NodeNetworkConfigurationEnactmentStatus {
+        policy_generation,
+        policy_uid,
+        conditions,
+        features,
+        retry_count,
+        probes,
+        ..NodeNetworkConfigurationEnactmentStatus::default()
+    })
+}
 
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
+/// A NodeNetworkState. What it asks for is there even if what the handler has reported cannot be read.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct SlimNodeState {
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: NodeNetworkStateSpec,
+    #[serde(default)]
+    status: NodeStateStatus,
+}
 
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeStateStatus {
+    #[serde(default)]
+    current_state: Part<CurrentState>,
+    #[serde(default)]
+    set_aside: Part<Vec<IgnoredAny>>,
+}
+
+impl SlimNodeState {
+    /// The network that the handler has reported; `None` if it cannot be read.
+    pub(crate) fn current_state(&self) -> Option<&CurrentState> {
+        self.status.current_state.0.as_ref().ok()
+    }
+
+    /// How many changes the node could not roll back.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.status.set_aside.0.as_ref().map_or(0, Vec::len)
+    }
 }
 
 reads_like!(SlimNode, Node);
 reads_like!(SlimPod, Pod);
+reads_like!(SlimPolicy, NodeNetworkConfigurationPolicy);
+reads_like!(SlimEnactment, NodeNetworkConfigurationEnactment);
+reads_like!(SlimNodeState, NodeNetworkState);

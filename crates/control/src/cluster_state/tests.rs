@@ -88,17 +88,21 @@ fn each_result_is_reported_once() {
     let mut cluster = known();
     let failing = json!({"policyGeneration": 1, "retryCount": {"1": 5},
         "conditions": [{"type": "Failing", "status": "True"}, {"type": "Progressing", "status": "False"}],
-        "probes": [{"name": "dns", "after": "Failed"}, {"name": "ping", "after": "Passed"}]});
+        "probes": [{"name": "dns", "after": "Failed"}, {"name": "ping", "after": "Passed"},
+            {"name": "name-servers", "after": "Failed"}, {"name": "made-up", "after": "Failed"},
+            {"name": "made-up-too", "after": "Failed"}]});
     let retrying = json!({"policyGeneration": 1,
         "conditions": [{"type": "Failing", "status": "True"}, {"type": "Progressing", "status": "True"}]});
     let see = |cluster: &mut ClusterState, version, status: &Value| {
-        cluster.observe_enactments(changed(enactment("n", "a", version, Some(json!({})), status)))
+        let order = json!({"probes": [{"name": "dns"}]});
+        cluster.observe_enactments(changed(enactment("n", "a", version, Some(order), status)))
     };
     assert!(see(&mut cluster, 1, &retrying).is_empty());
     let reported = see(&mut cluster, 2, &failing);
     assert_eq!(reported.len(), 1);
     assert_eq!(reported[0].outcome, EnactmentOutcome::Failed { attempts: 5 });
-    assert_eq!(reported[0].failed_probes, ["dns"]);
+    let failed: Vec<&String> = reported[0].failed_probes.iter().collect();
+    assert_eq!(failed, ["dns", "name-servers", "other"], "those of the order, and the built-in ones");
     assert!(see(&mut cluster, 3, &failing).is_empty(), "it has been reported");
 }
 

@@ -78,6 +78,29 @@ fn the_names_are_those_that_dashboards_know() {
 }
 
 #[test]
+fn what_handlers_report_makes_a_limited_number_of_series() {
+    let (live, metrics) = (SharedClusterState::default(), ControllerMetrics::default());
+    for number in 0..2000 {
+        metrics.count_probe_failure(&format!("made-up-{number}"));
+    }
+    {
+        let mut cluster = live.lock();
+        for policy in 0..10 {
+            let made_up: Vec<String> = (0..1000).map(|number| format!("made-up-{policy}-{number}")).collect();
+            let features = json!({"features": made_up});
+            let one = enactment("n", &format!("p{policy}"), 1, Some(json!({})), &features);
+            cluster.observe_enactments(changed(one));
+        }
+        let features = count(&cluster).into_iter().next().unwrap();
+        assert_eq!(features.name, "kubernetes_nmstate_features_applied");
+        assert_eq!(features.values.len(), MAX_FEATURES + 1);
+    }
+    let text = text(&live, &metrics);
+    let series = text.lines().filter(|line| line.starts_with("knmstate_probe_failures_total{")).count();
+    assert_eq!(series, 257, "those that have a label, and all others together");
+}
+
+#[test]
 fn only_the_leader_exports_the_authority() {
     let (live, metrics) = (SharedClusterState::default(), ControllerMetrics::default());
     metrics.set_certificate_expiry(CertificateKind::Authority, Timestamp::from_second(8).ok());

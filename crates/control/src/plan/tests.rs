@@ -1,3 +1,5 @@
+mod unreadable;
+
 use jiff::ToSpan as _;
 use knmstate_api::reasons::policy::{AVAILABLE, DEGRADED};
 use knmstate_client::watch::ObjectEvent;

@@ -85,6 +85,11 @@ const BUILT_IN: [(BuiltInProbe, &str); 4] = [
     (BuiltInProbe::NameServers, "name-servers"),
 ];
 
+/// Whether this is the name that a built-in probe has if its order gives it no other.
+pub fn is_built_in(name: &str) -> bool {
+    BUILT_IN.iter().any(|(_, built_in)| *built_in == name)
+}
+
 fn asks_the_api(built_in: BuiltInProbe) -> bool {
     matches!(built_in, BuiltInProbe::ApiServer | BuiltInProbe::NodeReadiness)
 }

@@ -13,6 +13,7 @@ mod recorder;
 mod recording;
 mod server_faults;
 mod traffic;
+mod unreadable;
 
 use std::time::Duration;
 
