@@ -15,6 +15,9 @@ pub const MUTATION_TIMESTAMP_ANNOTATION: &str = "nmstate.io/webhook-mutating-tim
 /// Annotation of a policy: `"true"` allows changes of its spec while it is still being rolled out.
 pub const ALLOW_UPDATE_IN_PROGRESS_ANNOTATION: &str = "nmstate.io/allow-update-in-progress";
 
+/// The key of the CA bundle of the webhooks, in the ConfigMap in which the controllers publish it.
+pub const CA_BUNDLE_KEY: &str = "ca-bundle.crt";
+
 /// Label of every object that the operator creates, with [`APP`] as value.
 pub const APP_LABEL: &str = "app";
 /// Value of [`APP_LABEL`].

@@ -58,12 +58,14 @@ fn the_manifests_are_printed_as_one_stream_of_the_same_files() {
         [
             "01-namespace.yaml",
             "02-node-guard.yaml",
-            "03-policy-rules.yaml",
-            "04-node-state-rules.yaml",
-            "05-dispatch-rules.yaml",
-            "06-handler-rights.yaml",
-            "07-controller-rights.yaml",
-            "08-webhooks.yaml",
+            "03-controller-guard.yaml",
+            "04-policy-rules.yaml",
+            "05-node-state-rules.yaml",
+            "06-dispatch-rules.yaml",
+            "07-handler-rights.yaml",
+            "08-controller-rights.yaml",
+            "09-ca-bundle.yaml",
+            "10-webhooks.yaml",
         ]
     );
     let printed = String::from_utf8(output(&["manifests"]).stdout).unwrap();

@@ -40,6 +40,8 @@ pub struct ControllerOptions {
     pub names: ObjectNames,
     /// How long the lease lasts without a renewal.
     pub lease: LeaseTiming,
+    /// Whether the leader sets the `caBundle` of the webhooks, because there is no operator that does.
+    pub injects_ca_bundle: bool,
     /// The clock.
     pub now: fn() -> Timestamp,
 }
@@ -53,6 +55,8 @@ pub struct ObjectNames {
     pub service: String,
     /// The Secret of the certificate authority.
     pub authority: String,
+    /// The ConfigMap of the CA bundle.
+    pub bundle: String,
     /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, which have the same name.
     pub webhooks: String,
 }
@@ -252,7 +256,9 @@ async fn rotate_certificates(options: ControllerOptions, shared: SharedParts) {
         client: options.client,
         names: WebhookNames { service: names.service, namespace: options.namespace },
         authority: names.authority,
+        bundle: names.bundle,
         webhooks: names.webhooks,
+        injects: options.injects_ca_bundle,
         labels: BTreeMap::new(),
         metrics: shared.metrics,
         now: options.now,

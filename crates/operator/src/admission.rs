@@ -1,23 +1,31 @@
 //! ValidatingAdmissionPolicies. Their rules (CEL) are evaluated by the API server itself, so they hold whether or not any
 //! process of ours runs.
 
-use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
-    Validation, Variable,
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
+        ValidatingAdmissionPolicySpec, Validation, Variable,
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use knmstate_api::names;
 
 use crate::{Object, Settings};
+
+/// Every namespace has its name in this label.
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// One ValidatingAdmissionPolicy.
 pub(crate) struct Rules {
     /// Before the prefix.
     pub name: &'static str,
+    pub group: &'static str,
     pub versions: &'static [&'static str],
-    /// In the group nmstate.io, with the subresources to check.
+    /// With the subresources to check.
     pub resources: &'static [&'static str],
     pub operations: &'static [&'static str],
+    /// The namespace whose objects are checked; `None` for all namespaces and for cluster-scoped objects.
+    pub namespace: Option<String>,
     /// The user whose requests are checked; `None` for all users.
     pub only_for: Option<String>,
     /// Named expressions, each of which may use the ones before it.
@@ -76,8 +84,12 @@ impl Rules {
                 failure_policy: Some("Fail".to_owned()),
                 match_conditions,
                 match_constraints: Some(MatchResources {
+                    namespace_selector: self.namespace.map(|namespace| LabelSelector {
+                        match_labels: Some([(NAMESPACE_LABEL.to_owned(), namespace)].into()),
+                        match_expressions: None,
+                    }),
                     resource_rules: Some(vec![NamedRuleWithOperations {
-                        api_groups: Some(vec![names::GROUP.to_owned()]),
+                        api_groups: Some(vec![self.group.to_owned()]),
                         api_versions: Some(owned(self.versions)),
                         operations: Some(owned(self.operations)),
                         resources: Some(owned(self.resources)),
@@ -114,6 +126,11 @@ impl Check {
     }
 }
 
+/// The user name of a ServiceAccount in the namespace of handlers and controller.
+pub(crate) fn user(settings: &Settings, account: &str) -> String {
+    format!("system:serviceaccount:{}:{account}", settings.namespace)
+}
+
 /// A CEL string literal. Quotes and backslashes, which names in Kubernetes never have, are dropped.
 pub(crate) fn text(text: &str) -> String {
     format!("'{}'", text.replace(['\'', '\\'], ""))
@@ -123,6 +140,17 @@ pub(crate) fn text(text: &str) -> String {
 /// list whose last entry it has removed; an access to its entries would be an error.
 pub(crate) fn has_metadata(object: &str, field: &str) -> String {
     format!("(has({object}.metadata.{field}) && dyn({object}.metadata.{field}) != null)")
+}
+
+/// A CEL expression for a list in the metadata; empty if there is none.
+pub(crate) fn entries(object: &str, field: &str) -> String {
+    let present = has_metadata(object, field);
+    format!("{object} != null && {present} ? {object}.metadata.{field} : []")
+}
+
+/// A check that refuses requests with status 403 unless the expression is true.
+pub(crate) fn refuse_unless(expression: &str, message: Message) -> Check {
+    Check { expression: expression.to_owned(), message, reason: Reason::Forbidden }
 }
 
 fn owned(words: &[&str]) -> Vec<String> {

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Taint, Toleration};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Taint, Toleration},
+};
 
 use crate::kinds::Kind;
 
@@ -22,6 +25,8 @@ pub(crate) struct ClusterInfo {
     pub own_namespace: bool,
     /// The TLS profile of the cluster as a file for the controller, if it has one.
     pub tls_profile: Option<String>,
+    /// The CA bundle that the controllers have published.
+    pub ca_bundle: Option<ByteString>,
 }
 
 impl ClusterInfo {

@@ -33,6 +33,7 @@ impl Config {
             prefix: self.prefix.clone(),
             allow_node_state_configuration,
             allow_dispatch_scripts: false,
+            controller_injects_ca_bundle: false,
         }
     }
 }

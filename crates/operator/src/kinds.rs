@@ -54,6 +54,8 @@ pub(crate) const SERVICE_MONITOR: Kind = of_some(MONITORING, "ServiceMonitor", "
 /// The alerts for the Prometheus operator.
 pub(crate) const PROMETHEUS_RULE: Kind = of_some(MONITORING, "PrometheusRule", "prometheusrules");
 
+/// One of them has the CA bundle that the controllers publish.
+pub(crate) const CONFIG_MAP: Kind = of_namespace("v1", "ConfigMap", "configmaps");
 /// The workload of the controller.
 pub(crate) const DEPLOYMENT: Kind = of_namespace("apps/v1", "Deployment", "deployments");
 /// The workload of the handlers.
@@ -81,7 +83,7 @@ pub const KINDS: [Kind; 19] = [
     of_namespace(RBAC, "Role", "roles"),
     of_namespace(RBAC, "RoleBinding", "rolebindings"),
     of_namespace("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
-    of_namespace("v1", "ConfigMap", "configmaps"),
+    CONFIG_MAP,
     of_namespace("v1", "Service", "services"),
     of_namespace("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     SERVICE_MONITOR,

@@ -9,8 +9,10 @@
 
 mod admission;
 mod auto_create;
+mod ca_bundle;
 mod cluster;
 mod config;
+mod controller_guard;
 mod dispatch_rules;
 mod disruption;
 pub mod installation;
@@ -58,11 +60,13 @@ pub fn groups(settings: &Settings) -> Vec<Group> {
     let mut groups = vec![
         group("namespace", vec![namespace::namespace(settings).into()]),
         group("node-guard", node_guard::node_guard(settings)),
+        group("controller-guard", controller_guard::controller_guard(settings)),
         group("policy-rules", policy_rules::policy_rules(settings)),
         group("node-state-rules", node_state_rules::node_state_rules(settings)),
         group("dispatch-rules", dispatch_rules::dispatch_rules(settings)),
         group("handler-rights", rights::handler::handler(settings)),
         group("controller-rights", rights::controller::controller(settings)),
+        group("ca-bundle", ca_bundle::ca_bundle(settings)),
         group("webhooks", webhooks::webhooks(settings)),
     ];
     groups.retain(|group| !group.objects.is_empty());

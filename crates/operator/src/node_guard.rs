@@ -6,11 +6,11 @@
 //! A write to the status subresource changes nothing but the status, so it cannot change the fields by which the guard
 //! finds the node of an object.
 
-use knmstate_api::names::NODE_LABEL;
+use knmstate_api::names::{GROUP, NODE_LABEL};
 
 use crate::{
     Object, Settings,
-    admission::{Check, Message, Reason, Rules, has_metadata, text},
+    admission::{Check, Message, Rules, entries, has_metadata, refuse_unless, text, user},
 };
 
 const ALL_VERSIONS: &[&str] = &["*"];
@@ -24,9 +24,11 @@ fn node_states(settings: &Settings) -> Rules {
     let unless_deleted = |expression: &str| format!("request.operation == 'DELETE' || ({expression})");
     Rules {
         name: "nmstate-node-guard-states",
+        group: GROUP,
         versions: ALL_VERSIONS,
         resources: &["nodenetworkstates", "nodenetworkstates/*"],
         operations: WRITES,
+        namespace: None,
         only_for: Some(handler(settings)),
         variables: vec![
             node(),
@@ -95,9 +97,11 @@ fn enactments(settings: &Settings) -> Rules {
     let (label, labelled) = (text(NODE_LABEL), has_metadata("oldObject", "labels"));
     Rules {
         name: "nmstate-node-guard-enactments",
+        group: GROUP,
         versions: ALL_VERSIONS,
         resources: &["nodenetworkconfigurationenactments", "nodenetworkconfigurationenactments/*"],
         operations: WRITES,
+        namespace: None,
         only_for: Some(handler(settings)),
         variables: vec![node()],
         checks: vec![
@@ -129,7 +133,7 @@ fn enactments(settings: &Settings) -> Rules {
 }
 
 fn handler(settings: &Settings) -> String {
-    format!("system:serviceaccount:{}:{}", settings.namespace, settings.handler_account())
+    user(settings, &settings.handler_account())
 }
 
 /// The node in the token; empty if there is none.
@@ -152,14 +156,4 @@ fn names_its_node() -> Check {
 
 fn managed(object: &str) -> String {
     format!("{object} != null && has({object}.spec) && has({object}.spec.managed) && {object}.spec.managed")
-}
-
-/// A CEL expression for a list in the metadata; empty if there is none.
-fn entries(object: &str, field: &str) -> String {
-    let present = has_metadata(object, field);
-    format!("{object} != null && {present} ? {object}.metadata.{field} : []")
-}
-
-fn refuse_unless(expression: &str, message: Message) -> Check {
-    Check { expression: expression.to_owned(), message, reason: Reason::Forbidden }
 }

@@ -1,5 +1,7 @@
 //! Refuses desired states in NodeNetworkStates, unless the NMState allows them.
 
+use knmstate_api::names::GROUP;
+
 use crate::{
     Object, Settings,
     admission::{Check, Message, Reason, Rules},
@@ -12,9 +14,11 @@ pub(crate) fn node_state_rules(settings: &Settings) -> Vec<Object> {
     }
     let rules = Rules {
         name: "nns-validation-policy",
+        group: GROUP,
         versions: &["*"],
         resources: &["nodenetworkstates"],
         operations: &["CREATE", "UPDATE"],
+        namespace: None,
         only_for: None,
         variables: Vec::new(),
         checks: vec![

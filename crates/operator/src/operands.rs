@@ -3,8 +3,8 @@
 use knmstate_api::{NMStateSpec, crds, names::relationship};
 
 use crate::{
-    Config, Group, Object, Settings, cluster::ClusterInfo, disruption, groups, monitor, network_policies,
-    readers, rights::allow_named, services, workloads,
+    Config, Group, Object, Settings, ca_bundle, cluster::ClusterInfo, disruption, groups, monitor,
+    network_policies, readers, rights::allow_named, services, workloads,
 };
 
 /// What the operands are computed from.
@@ -73,6 +73,10 @@ fn complete(object: &mut Object, inputs: &OperandInputs<'_>) {
             let labels = namespace.metadata.labels.get_or_insert_default();
             labels.insert("openshift.io/cluster-monitoring".to_owned(), "true".to_owned());
         }
+    }
+    // On OpenShift, service-ca sets it.
+    if let Some(bundle) = inputs.cluster.ca_bundle.as_ref().filter(|_| !inputs.cluster.openshift) {
+        ca_bundle::inject(object, bundle);
     }
     object.metadata_mut().labels.get_or_insert_default().insert(key, value);
 }

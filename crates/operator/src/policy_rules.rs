@@ -3,7 +3,9 @@
 //! The names, messages and reasons are those of kubernetes-nmstate. Most of the rules are also in our
 //! CustomResourceDefinition, which is evaluated first; these hold where a cluster still has the older one.
 
-use knmstate_api::names::{ALLOW_UPDATE_IN_PROGRESS_ANNOTATION, MAX_POLICY_NAME_LENGTH, NODE_STATE_POLICY};
+use knmstate_api::names::{
+    ALLOW_UPDATE_IN_PROGRESS_ANNOTATION, GROUP, MAX_POLICY_NAME_LENGTH, NODE_STATE_POLICY,
+};
 
 use crate::{
     Object, Settings,
@@ -13,9 +15,11 @@ use crate::{
 pub(crate) fn policy_rules(settings: &Settings) -> Vec<Object> {
     let rules = Rules {
         name: "nncp-validation-policy",
+        group: GROUP,
         versions: &["v1", "v1beta1"],
         resources: &["nodenetworkconfigurationpolicies"],
         operations: &["CREATE", "UPDATE"],
+        namespace: None,
         only_for: None,
         variables: vec![
             (

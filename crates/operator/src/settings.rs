@@ -14,6 +14,8 @@ pub struct Settings {
     pub allow_node_state_configuration: bool,
     /// Whether desired states may have scripts that run as root on the nodes: `NMState.spec.allowDispatchScripts`.
     pub allow_dispatch_scripts: bool,
+    /// Whether the controller writes the CA bundle into the webhook configurations itself: only where no operator does.
+    pub controller_injects_ca_bundle: bool,
 }
 
 impl Default for Settings {
@@ -23,6 +25,7 @@ impl Default for Settings {
             prefix: None,
             allow_node_state_configuration: false,
             allow_dispatch_scripts: false,
+            controller_injects_ca_bundle: false,
         }
     }
 }
@@ -51,6 +54,11 @@ impl Settings {
     /// The Secret with the certificate of the webhook, named like its Service.
     pub fn certificate_secret(&self) -> String {
         self.webhook_service()
+    }
+
+    /// The ConfigMap in which the controllers publish the CA bundle of the webhook.
+    pub fn ca_bundle_config_map(&self) -> String {
+        self.named("nmstate-ca-bundle")
     }
 
     /// The Service by which the API server calls the webhook.

@@ -74,6 +74,24 @@ fn no_role_can_make_itself_more_powerful() {
 }
 
 #[test]
+fn a_controller_writes_webhook_configurations_only_where_it_has_to_inject_the_bundle() {
+    let verbs = |controller_injects_ca_bundle| -> BTreeSet<String> {
+        let settings = Settings { controller_injects_ca_bundle, ..Settings::default() };
+        let objects = cluster_objects(&settings);
+        let rules = objects.iter().flat_map(rules_of).filter(|rule| {
+            rule.resources.iter().flatten().any(|resource| resource.ends_with("webhookconfigurations"))
+        });
+        rules
+            .inspect(|rule| assert_eq!(rule.resource_names, Some(vec!["nmstate".to_owned()]), "{rule:?}"))
+            .flat_map(|rule| rule.verbs.clone())
+            .collect()
+    };
+    let read = BTreeSet::from(["get", "list", "watch"].map(str::to_owned));
+    assert_eq!(verbs(false), read);
+    assert_eq!(verbs(true).difference(&read).collect::<Vec<_>>(), ["patch"]);
+}
+
+#[test]
 fn a_handler_reads_and_reports_and_nothing_else() {
     let objects = cluster_objects(&Settings::default());
     let handlers = objects.iter().filter(|object| object.name() == "nmstate-handler");

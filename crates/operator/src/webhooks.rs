@@ -1,6 +1,7 @@
 //! The webhook configurations: the controller adds a timestamp to policies and validates them.
 //!
-//! The `caBundle` is not set here. The component that makes the certificate sets it, and applying these objects keeps it.
+//! The `caBundle` is not set here but by [`ca_bundle`](crate::ca_bundle), once the controllers have published it. Applying
+//! these objects without one keeps one that another component has set, such as service-ca of OpenShift.
 
 use k8s_openapi::{
     api::admissionregistration::v1::{

@@ -57,13 +57,26 @@ impl ApiServer {
         let create = Request::create(&enactments, object("NodeNetworkConfigurationEnactment", PROBE));
         let answer = create.send(&admin).await?;
         ensure!(answer.status.is_success(), "{create}: {answer}");
-        let handler = format!("system:serviceaccount:{}:{}", settings.namespace, settings.handler_account());
+        let user = |account: String| format!("system:serviceaccount:{}:{account}", settings.namespace);
+        let handler = user(settings.handler_account());
+        let controller = user(settings.controller_account());
+        let namespaces = "/api/v1/namespaces";
+        let secrets = format!("{namespaces}/{}/secrets?dryRun=All", settings.namespace);
+        let bundle =
+            format!("{namespaces}/{}/configmaps/{}", settings.namespace, settings.ca_bundle_config_map());
+        let bundle = format!("{bundle}?dryRun=All");
+        let leases = "/apis/coordination.k8s.io/v1/namespaces";
+        let leases = format!("{leases}/{}/leases?dryRun=All", settings.namespace);
+        let events = format!("{namespaces}/default/events?dryRun=All");
+        let named = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": PROBE}});
         let reserved = object("NodeNetworkConfigurationPolicy", names::NODE_STATE_POLICY);
         let mut managed = object("NodeNetworkState", PROBE);
         managed["spec"] = json!({"managed": true});
         let mut scripted = object("NodeNetworkConfigurationPolicy", PROBE);
         scripted["spec"] =
             json!({"desiredState": {"interfaces": [{"name": "eth1", "dispatch": {"post-activation": "x"}}]}});
+        let mut event = named("v1", "Event");
+        event["involvedObject"] = json!({"apiVersion": "v1", "kind": "Node", "name": PROBE});
         let empty_status = json!({"status": {}});
         let refusals = [
             ("nncp-validation-policy", Request::create(&policies, reserved)),
@@ -75,6 +88,19 @@ impl ApiServer {
                 "nmstate-node-guard-enactments",
                 Request::merge(&format!("{enactment}/status"), empty_status).impersonating(&handler),
             ),
+            (
+                "nmstate-controller-guard-secrets",
+                Request::create(&secrets, named("v1", "Secret")).impersonating(&controller),
+            ),
+            (
+                "nmstate-controller-guard-configmaps",
+                Request::merge(&bundle, json!({"immutable": true})).impersonating(&controller),
+            ),
+            (
+                "nmstate-controller-guard-leases",
+                Request::create(&leases, named("coordination.k8s.io/v1", "Lease")).impersonating(&controller),
+            ),
+            ("nmstate-controller-guard-events", Request::create(&events, event).impersonating(&controller)),
             ("nns-validation-policy", Request::create(&states, managed)),
             ("dispatch-validation-policy", Request::create(&policies, scripted)),
         ];

@@ -53,6 +53,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     certificate_dir: Option<PathBuf>,
 
+    /// Set the CA bundle of the webhook configurations, which otherwise the operator does. Only for controllers without an
+    /// operator, with the rights of `knmstate manifests --controller-injects-ca-bundle`.
+    #[arg(long, conflicts_with_all = ["certificate_secret", "certificate_dir"])]
+    inject_ca_bundle: bool,
+
     /// The file with the TLS profile: JSON with ciphers, minTLSVersion and curves. It is read again
     /// when it changes. While there is no such file, TLS 1.2 and 1.3 are used with all safe ciphers.
     #[arg(long, env = "TLS_PROFILE_FILE", value_name = "FILE")]
@@ -91,6 +96,7 @@ async fn run_controller(args: Args) -> Result<()> {
         lease: settings.leader_lease(),
         service: settings.webhook_service(),
         authority: settings.authority_secret(),
+        bundle: settings.ca_bundle_config_map(),
         webhooks: settings.webhook_configuration(),
     };
     let source = match (args.certificate_secret, args.certificate_dir) {
@@ -110,6 +116,14 @@ async fn run_controller(args: Args) -> Result<()> {
     };
     let identity = format!("{}_{}", args.pod_name, now().as_nanosecond());
     let lease = LeaseTiming::with_duration(Duration::from_secs(args.lease_duration));
-    let options = ControllerOptions { client, namespace, identity, names, lease, now };
+    let options = ControllerOptions {
+        client,
+        namespace,
+        identity,
+        names,
+        lease,
+        injects_ca_bundle: args.inject_ca_bundle,
+        now,
+    };
     Ok(control::run(options, listeners, stop).await?)
 }

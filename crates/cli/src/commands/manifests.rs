@@ -46,6 +46,10 @@ pub struct Args {
     /// handlers need the flag of the same name.
     #[arg(long, conflicts_with = "operator")]
     allow_dispatch_scripts: bool,
+    /// Let the controller set the CA bundle of its webhook configurations, for controllers with --inject-ca-bundle. With
+    /// this right, a thief of the controller's token can read and change every object of the cluster.
+    #[arg(long, conflicts_with = "operator")]
+    controller_injects_ca_bundle: bool,
 
     /// Write one file per subject into this directory instead, numbered in the order to apply them in.
     #[arg(long, short, value_name = "DIR")]
@@ -80,6 +84,7 @@ fn wanted(args: Args) -> Vec<Group> {
             prefix: args.prefix,
             allow_node_state_configuration: args.allow_node_state_configuration,
             allow_dispatch_scripts: args.allow_dispatch_scripts,
+            controller_injects_ca_bundle: args.controller_injects_ca_bundle,
         });
     };
     installation::groups(&Config {

@@ -4,7 +4,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    core::v1::Secret,
+    core::v1::{ConfigMap, Secret},
 };
 use knmstate_client::watch::{Selection, follow};
 use kube::{Api, Resource, core::DeserializeGuard};
@@ -13,13 +13,15 @@ use tokio::{sync::Notify, task::JoinSet};
 
 use super::rotation::RotationOptions;
 
-/// Notifies of every change of the two Secrets and the webhook configurations.
+/// Notifies of every change of the two Secrets, the ConfigMap and the webhook configurations.
 pub(super) fn notify(options: &RotationOptions, changed: &Arc<Notify>, watches: &mut JoinSet<()>) {
     let namespace = &options.names.namespace;
     for secret in [&options.authority, &options.names.service] {
         let api: Api<DeserializeGuard<Secret>> = Api::namespaced(options.client.clone(), namespace);
         watches.spawn(notify_of(api, secret.clone(), "watch the Secrets of the webhook", changed.clone()));
     }
+    let maps: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(options.client.clone(), namespace);
+    watches.spawn(notify_of(maps, options.bundle.clone(), "watch the CA bundle", changed.clone()));
     let mutating: Api<DeserializeGuard<MutatingWebhookConfiguration>> = Api::all(options.client.clone());
     let validating: Api<DeserializeGuard<ValidatingWebhookConfiguration>> = Api::all(options.client.clone());
     let doing = "watch the webhook configurations";

@@ -20,10 +20,14 @@ pub(super) struct CertificateState {
     pub previous: Vec<Certificate>,
     /// The certificate in the Secret, if it can be served and has the right names.
     pub serving: Option<Certificate>,
+    /// The authorities in the ConfigMap.
+    pub published: Vec<Certificate>,
     /// The authorities in the `caBundle` of each webhook.
     pub bundles: Vec<Vec<Certificate>>,
-    /// Since when every webhook has been seen to trust the authority.
-    pub published_since: Option<Timestamp>,
+    /// Since when every webhook has been seen to trust what is published.
+    pub carried_since: Option<Timestamp>,
+    /// Whether the controller sets the `caBundle` itself, because there is no operator that does.
+    pub injects: bool,
 }
 
 /// One step. After each, the next one is determined from scratch.
@@ -31,7 +35,7 @@ pub(super) struct CertificateState {
 pub(super) enum RotationStep {
     /// Create an authority and store it. No webhook trusts it yet, and nothing is signed by it.
     MakeAuthority,
-    /// Write the bundles that [`trusted`] returns.
+    /// Write the bundle that [`trusted`] returns.
     Publish,
     /// Sign a certificate and store it.
     Issue,
@@ -49,11 +53,9 @@ pub(super) fn next_step(
     }) else {
         return RotationStep::MakeAuthority;
     };
-    if !is_published(known, now) {
-        return RotationStep::Publish;
-    }
-    // Certificates signed by one of these are valid for the API server.
+    // Certificates signed by one of these are valid for the API server, as soon as the webhooks have the bundle.
     let signers = || std::iter::once(authority).chain(&known.previous);
+    // What cannot be trusted is replaced whether or not anything can be published: nothing is lost by it.
     let Some(serving) = known
         .serving
         .as_ref()
@@ -61,31 +63,42 @@ pub(super) fn next_step(
     else {
         return RotationStep::Issue;
     };
-    let ends = known.previous.iter().chain(known.bundles.iter().flatten()).map(|old| old.not_after);
-    let next_end = ends.filter(|end| *end > now).min().unwrap_or(authority.not_after);
     let due = if serving.is_signed_by(authority) {
-        renewal(serving, intervals.certificate_overlap)
+        Some(renewal(serving, intervals.certificate_overlap))
     } else {
         // Signed by an earlier authority: replaced once every API server has had time to load the new one.
-        known.published_since.unwrap_or(now) + propagation(intervals)
+        known.carried_since.map(|since| since + propagation(intervals))
     };
-    if due <= now {
+    if due.is_some_and(|due| due <= now) {
         return RotationStep::Issue;
     }
-    let until = [renewal(authority, intervals.authority_overlap), due, serving.not_after, next_end];
-    RotationStep::Wait { until: until.into_iter().min().unwrap_or(due) }
+    if !is_published(known, now) {
+        return RotationStep::Publish;
+    }
+    let ends = known.previous.iter().chain(&known.published).map(|old| old.not_after);
+    let next_end = ends.filter(|end| *end > now).min().unwrap_or(authority.not_after);
+    let until = [renewal(authority, intervals.authority_overlap), serving.not_after, next_end];
+    RotationStep::Wait { until: until.into_iter().chain(due).min().unwrap_or(next_end) }
 }
 
-/// Whether every webhook has the bundle that it should have.
-pub(super) fn is_published(known: &CertificateState, now: Timestamp) -> bool {
-    known.bundles.iter().all(|bundle| trusted(known, bundle, now) == *bundle)
+/// Whether the ConfigMap has the bundle that it should have, and also the webhooks if the controller writes them.
+fn is_published(known: &CertificateState, now: Timestamp) -> bool {
+    let wanted = trusted(known, now);
+    known.published == wanted && (!known.injects || known.bundles.iter().all(|bundle| *bundle == wanted))
 }
 
-/// The bundle for a webhook that has `bundle` now: our authorities, the current one first, and those already in it,
-/// without those that have expired.
-pub(super) fn trusted(known: &CertificateState, bundle: &[Certificate], now: Timestamp) -> Vec<Certificate> {
+/// Whether every webhook trusts our authorities.
+pub(super) fn is_carried(known: &CertificateState, now: Timestamp) -> bool {
+    let mut ours = known.authority.iter().chain(&known.previous).filter(|ours| now < ours.not_after);
+    ours.all(|ours| known.bundles.iter().all(|bundle| bundle.contains(ours)))
+}
+
+/// The bundle to publish: our authorities, the current one first, and those that are trusted already, without those that
+/// have expired.
+pub(super) fn trusted(known: &CertificateState, now: Timestamp) -> Vec<Certificate> {
+    let already = known.published.iter().chain(known.bundles.iter().flatten());
     let mut trusted: Vec<Certificate> = Vec::new();
-    for certificate in known.authority.iter().chain(&known.previous).chain(bundle) {
+    for certificate in known.authority.iter().chain(&known.previous).chain(already) {
         if now < certificate.not_after && !trusted.contains(certificate) && trusted.len() < MOST_TRUSTED {
             trusted.push(certificate.clone());
         }

@@ -7,7 +7,7 @@ use k8s_openapi::{
     ByteString,
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::Secret,
+        core::v1::{ConfigMap, Secret},
     },
 };
 use knmstate_api::names::CONTROLLER_FIELD_MANAGER;
@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     authority::{CertificateAuthority, WebhookNames},
-    bundles::{Bundle, Webhooks},
+    bundles::{self, Webhooks},
     certificate::{Certificate, CertificatePair},
     changes,
     intervals::RotationIntervals,
@@ -51,8 +51,12 @@ pub struct RotationOptions {
     pub names: WebhookNames,
     /// The Secret of the authority.
     pub authority: String,
+    /// The ConfigMap of the CA bundle.
+    pub bundle: String,
     /// The name of both webhook configurations.
     pub webhooks: String,
+    /// Whether to set the `caBundle` of the webhooks, which otherwise the operator does.
+    pub injects: bool,
     /// Labels to set on the Secrets.
     pub labels: BTreeMap<String, String>,
     pub metrics: ControllerMetrics,
@@ -120,6 +124,7 @@ impl RotationError {
 struct CurrentObjects {
     authority: Option<Secret>,
     serving: Option<Secret>,
+    bundle: Option<ConfigMap>,
     webhooks: Webhooks,
     known: CertificateState,
 }
@@ -127,18 +132,23 @@ struct CurrentObjects {
 struct Rotator {
     options: RotationOptions,
     secrets: Api<Secret>,
+    maps: Api<ConfigMap>,
     mutating: Api<MutatingWebhookConfiguration>,
     validating: Api<ValidatingWebhookConfiguration>,
-    published_since: Option<Timestamp>,
+    carried_since: Option<Timestamp>,
+    /// Whether the log has that the webhooks lack the bundle.
+    waits: bool,
 }
 
 impl Rotator {
     fn new(options: RotationOptions) -> Self {
         Self {
             secrets: Api::namespaced(options.client.clone(), &options.names.namespace),
+            maps: Api::namespaced(options.client.clone(), &options.names.namespace),
             mutating: Api::all(options.client.clone()),
             validating: Api::all(options.client.clone()),
-            published_since: None,
+            carried_since: None,
+            waits: false,
             options,
         }
     }
@@ -153,6 +163,7 @@ impl Rotator {
             let now = (self.options.now)();
             match next_step::next_step(&seen.known, intervals, now) {
                 RotationStep::Wait { until } => {
+                    self.log_waiting();
                     let wait = Duration::try_from(until.duration_since(now)).unwrap_or_default();
                     return Ok(wait.clamp(MIN_WAIT, MAX_WAIT));
                 }
@@ -164,6 +175,18 @@ impl Rotator {
         Err(RotationError::Contested)
     }
 
+    fn log_waiting(&mut self) {
+        let waits = self.carried_since.is_none();
+        if waits && !self.waits {
+            tracing::info!(
+                "the webhook configurations do not have the CA bundle in ConfigMap {} yet; the operator copies it, or, \
+                 where no operator runs, the controllers with --inject-ca-bundle",
+                self.options.bundle
+            );
+        }
+        self.waits = waits;
+    }
+
     async fn read(&mut self) -> Result<CurrentObjects, RotationError> {
         let name = &self.options.webhooks;
         let webhooks = Webhooks {
@@ -172,15 +195,17 @@ impl Rotator {
         };
         let authority = within_limit(self.secrets.get_opt(&self.options.authority)).await?;
         let serving = within_limit(self.secrets.get_opt(&self.options.names.service)).await?;
+        let bundle = within_limit(self.maps.get_opt(&self.options.bundle)).await?;
         let now = (self.options.now)();
-        let mut known = known(authority.as_ref(), serving.as_ref(), &webhooks, &self.options.names);
-        if next_step::is_published(&known, now) {
-            self.published_since.get_or_insert(now);
-        } else {
-            self.published_since = None;
-        }
-        known.published_since = self.published_since;
-        Ok(CurrentObjects { authority, serving, webhooks, known })
+        let mut known = CertificateState {
+            published: bundle.as_ref().map(bundles::published).unwrap_or_default(),
+            bundles: webhooks.bundles().into_iter().map(|bundle| bundle.certificates).collect(),
+            injects: self.options.injects,
+            ..of_secrets(authority.as_ref(), serving.as_ref(), &self.options.names)
+        };
+        self.carried_since = next_step::is_carried(&known, now).then(|| self.carried_since.unwrap_or(now));
+        known.carried_since = self.carried_since;
+        Ok(CurrentObjects { authority, serving, bundle, webhooks, known })
     }
 
     async fn make_authority(
@@ -191,17 +216,12 @@ impl Rotator {
     ) -> Result<(), RotationError> {
         let pair = CertificateAuthority::make(now, intervals.authority)?;
         // Also those that are only in the bundles: the served certificate may be signed by one of them.
-        let known = CertificateState {
-            authority: None,
-            previous: all_authorities(seen),
-            ..CertificateState::default()
-        };
-        let bundled: Vec<Certificate> = seen.known.bundles.iter().flatten().cloned().collect();
-        let previous: String =
-            next_step::trusted(&known, &bundled, now).iter().map(Certificate::pem).collect();
+        let known =
+            CertificateState { authority: None, previous: all_authorities(seen), ..seen.known.clone() };
+        let previous: String = next_step::trusted(&known, now).iter().map(Certificate::pem).collect();
         tracing::info!("creating a new certificate authority, valid until {}", now + intervals.authority);
         let data = [("ca.crt", pair.certificate), ("ca.key", pair.key), (PREVIOUS, previous.into_bytes())];
-        self.published_since = None;
+        self.carried_since = None;
         self.write(&self.options.authority, seen.authority.as_ref(), "Opaque", data).await
     }
 
@@ -210,12 +230,20 @@ impl Rotator {
             field_manager: Some(CONTROLLER_FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
+        let wanted = next_step::trusted(&seen.known, now);
+        if wanted != seen.known.published {
+            let version = seen.bundle.as_ref().and_then(ConfigMap::resource_version);
+            let patch = bundles::publication(&wanted, version.as_deref());
+            within_limit(self.maps.patch(&self.options.bundle, &params, &Patch::Merge(patch))).await?;
+        }
+        if !self.options.injects {
+            return Ok(());
+        }
         let name = &self.options.webhooks;
-        let wanted = |bundle: &Bundle| next_step::trusted(&seen.known, &bundle.certificates, now);
-        if let Some(patch) = seen.webhooks.mutating_patch(wanted) {
+        if let Some(patch) = seen.webhooks.mutating_patch(&wanted) {
             within_limit(self.mutating.patch(name, &params, &Patch::Strategic(patch))).await?;
         }
-        if let Some(patch) = seen.webhooks.validating_patch(wanted) {
+        if let Some(patch) = seen.webhooks.validating_patch(&wanted) {
             within_limit(self.validating.patch(name, &params, &Patch::Strategic(patch))).await?;
         }
         Ok(())
@@ -269,10 +297,9 @@ impl Rotator {
     }
 }
 
-fn known(
+fn of_secrets(
     authority: Option<&Secret>,
     serving: Option<&Secret>,
-    webhooks: &Webhooks,
     names: &WebhookNames,
 ) -> CertificateState {
     let pair = authority.map(|secret| pair_in(secret, "ca.crt", "ca.key")).unwrap_or_default();
@@ -281,8 +308,7 @@ fn known(
         authority: CertificateAuthority::read(&pair).and_then(|_| first(&pair)),
         previous: authority.map(previous).unwrap_or_default(),
         serving: serving.leaf().filter(|leaf| leaf.has_names(&names.alternatives())),
-        bundles: webhooks.bundles().into_iter().map(|bundle| bundle.certificates).collect(),
-        published_since: None,
+        ..CertificateState::default()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The operator grants rights to its operands, and the API server refuses to grant rights that the client does not have
 //! itself. Other operators get `escalate` and `bind` for that, which makes their token as powerful as an admin's. This one
-//! has the rights of its operands, derived from their roles, and may write the kinds of objects that it creates: any in the
-//! namespace of its operands, elsewhere only those with the names that it uses.
+//! has the rights of its operands, derived from their roles, and may write the objects that it creates: those with the
+//! names that it uses, and in the namespace of its operands it may create and delete others of their kinds.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +47,7 @@ pub(crate) fn all_operands(config: &Config) -> Vec<Object> {
         openshift: true,
         kinds: kinds.collect(),
         cluster_reader: true,
+        tls_profile: Some(String::new()),
         ..ClusterInfo::default()
     };
     let plain = ClusterInfo::default();
@@ -145,22 +146,21 @@ fn may_find(rights: &mut ScopedRights, config: &Config, kind: &Kind) {
 
 /// To create, correct and remove objects of its kinds.
 fn may_manage(rights: &mut ScopedRights, config: &Config, operands: &[Object]) {
-    // Updates replace an object, to remove what other clients have added to a guard or a role.
-    let write = ["create", "patch", "update", "delete"];
     for kind in KINDS {
         may_find(rights, config, &kind);
         if kind.namespaced {
-            rights.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &write));
+            // An earlier version may have created objects of other names, which this one removes.
+            rights.in_namespace(&config.namespace).add(&allow(kind.group(), &[kind.plural], &["delete"]));
         }
     }
     for (kind, object) in of_known_kinds(operands) {
         let rights = match object.namespace() {
             None => &mut rights.cluster_wide,
-            Some(namespace) if namespace == config.namespace => continue,
             Some(namespace) => rights.in_namespace(namespace),
         };
         // Requests to create cannot be restricted by name.
         rights.add(&allow(kind.group(), &[kind.plural], &["create"]));
+        // Updates replace an object, to remove what other clients have added to a guard or a role.
         // CustomResourceDefinitions are never deleted, because all policies would go with them.
         let verbs = if *kind == DEFINITION { &["patch"][..] } else { &["patch", "update", "delete"] };
         rights.add(&allow_named(kind.group(), &[kind.plural], vec![object.name().to_owned()], verbs));

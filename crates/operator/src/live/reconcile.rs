@@ -31,7 +31,7 @@ use super::{
 use crate::{
     Config, Object,
     cluster::ClusterInfo,
-    kinds::{DEFINITION, NAMESPACE},
+    kinds::{CONFIG_MAP, DEFINITION, NAMESPACE},
     operands::operands,
     status::DeploymentState,
 };
@@ -185,7 +185,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         surroundings: &Surroundings,
     ) -> Result<DeploymentState, ReconcileError> {
-        let (cluster, tls_remark) = cluster(snapshot, surroundings)?;
+        let (cluster, tls_remark) = cluster(&self.config, snapshot, surroundings)?;
         let objects: Vec<Object> = operands(&self.config, &nmstate.spec, &cluster)
             .into_iter()
             .flat_map(|group| group.objects)
@@ -325,6 +325,7 @@ impl Reconciler {
 
 /// The properties of the cluster, and which parts of its TLS profile cannot be honored.
 fn cluster(
+    config: &Config,
     snapshot: &Snapshot,
     surroundings: &Surroundings,
 ) -> Result<(ClusterInfo, Option<String>), ReconcileError> {
@@ -334,6 +335,11 @@ fn cluster(
         .transpose()
         .map_err(ReconcileError::Tls)?;
     let ignored = tls.as_ref().map(|tls| tls.ignored.join("; ")).filter(|ignored| !ignored.is_empty());
+    let bundle = Key {
+        kind: CONFIG_MAP,
+        namespace: Some(config.namespace.clone()),
+        name: config.settings(false).ca_bundle_config_map(),
+    };
     let cluster = ClusterInfo {
         openshift: surroundings.openshift,
         kinds: surroundings.kinds.clone(),
@@ -342,6 +348,7 @@ fn cluster(
         cluster_reader: surroundings.cluster_reader,
         own_namespace: surroundings.own_namespace,
         tls_profile: tls.and_then(|tls| serde_json::to_string(&tls.profile).ok()),
+        ca_bundle: snapshot.object(&bundle).and_then(|found| found.ca_bundle.clone()),
     };
     Ok((cluster, ignored))
 }

@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use knmstate_api::NMState;
+use k8s_openapi::ByteString;
+use knmstate_api::{NMState, names::CA_BUNDLE_KEY};
 use knmstate_client::store::{NamespacedName, Store};
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
@@ -14,8 +15,9 @@ use tokio::sync::Notify;
 
 use super::addresses::Key;
 use crate::{
+    ca_bundle::read_bundle,
     cluster::NodeInfo,
-    kinds::{DAEMON_SET, DEPLOYMENT, Kind},
+    kinds::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, Kind},
     status::Workload,
 };
 
@@ -45,6 +47,8 @@ pub(crate) struct ObservedObject {
     /// Differs whenever a client changes what the operator has applied; a change of the status makes no difference.
     pub fingerprint: u64,
     pub workload: Option<Workload>,
+    /// The bundle in a ConfigMap, if it has a usable one.
+    pub ca_bundle: Option<ByteString>,
 }
 
 impl View {
@@ -95,8 +99,16 @@ impl ObservedObject {
             None => metadata.resource_version.hash(&mut hasher),
         }
         let is_workload = *kind == DAEMON_SET || *kind == DEPLOYMENT;
-        Self { fingerprint: hasher.finish(), workload: is_workload.then(|| workload(object)) }
+        Self {
+            fingerprint: hasher.finish(),
+            workload: is_workload.then(|| workload(object)),
+            ca_bundle: published(kind, object),
+        }
     }
+}
+
+fn published(kind: &Kind, object: &DynamicObject) -> Option<ByteString> {
+    read_bundle(object.data["data"][CA_BUNDLE_KEY].as_str().filter(|_| *kind == CONFIG_MAP)?)
 }
 
 /// Deployments and DaemonSets have different names for the same counts.

@@ -1,9 +1,11 @@
-//! The rights of the controller. It writes orders and reads their results.
+//! The rights of the controller. It writes orders and reads their results. The controller guard narrows what it may create.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{AccountObjects, CORE, NMSTATE, READ, allow, allow_named};
 use crate::{Object, Settings};
+
+const READ_AND_PATCH: [&str; 4] = ["get", "list", "watch", "patch"];
 
 pub(crate) fn controller(settings: &Settings) -> Vec<Object> {
     let account = AccountObjects { settings, account: "nmstate-controller" };
@@ -19,12 +21,12 @@ pub(crate) fn controller(settings: &Settings) -> Vec<Object> {
         allow(CORE, &["nodes"], &READ),
         // For policies that are rolled out through them, on OpenShift.
         allow("machineconfiguration.openshift.io", &["machineconfigpools"], &READ),
-        // To set the `caBundle` of its webhooks.
+        // To see when its webhooks have the CA bundle.
         allow_named(
             "admissionregistration.k8s.io",
             &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
             vec![settings.webhook_configuration()],
-            &["get", "list", "watch", "update", "patch"],
+            if settings.controller_injects_ca_bundle { &READ_AND_PATCH } else { &READ },
         ),
     ]);
     let in_own_namespace = account.in_namespace(
@@ -43,22 +45,22 @@ pub(crate) fn controller(settings: &Settings) -> Vec<Object> {
                 CORE,
                 "secrets",
                 vec![settings.authority_secret(), settings.certificate_secret()],
-                &["get", "list", "watch", "update", "patch"],
+                &READ_AND_PATCH,
             ),
-            events(),
+            vec![allow_named(CORE, &["configmaps"], vec![settings.ca_bundle_config_map()], &READ_AND_PATCH)],
         ]
         .concat(),
     );
     // Events about policies, which are cluster-scoped, go to this namespace.
-    let events = account.in_namespace("default", "nmstate-controller-events", events());
+    let events = account.in_namespace(
+        "default",
+        "nmstate-controller-events",
+        vec![allow(CORE, &["events"], &["create"])],
+    );
     [vec![account.account()], cluster_wide.into(), in_own_namespace.into(), events.into()].concat()
 }
 
-/// Objects that it creates and updates. Requests to create cannot be restricted by name.
+/// Objects that it creates and updates. Rights cannot restrict requests to create by name; the controller guard does.
 fn managed(group: &str, resource: &str, names: Vec<String>, verbs: &[&str]) -> Vec<PolicyRule> {
     vec![allow(group, &[resource], &["create"]), allow_named(group, &[resource], names, verbs)]
-}
-
-fn events() -> Vec<PolicyRule> {
-    [CORE, "events.k8s.io"].map(|group| allow(group, &["events"], &["create", "patch"])).into()
 }

@@ -278,7 +278,7 @@ async fn the_rules_pass_the_type_check_of_kubernetes() -> Result<()> {
         let policies = policies.list(&selected).await?.items;
         let statuses = policies.into_iter().map(|policy| policy.status.unwrap_or_default());
         let checked: Vec<_> = statuses.filter_map(|status| status.type_checking).collect();
-        ensure!(checked.len() == 5, "{} of 5", checked.len());
+        ensure!(checked.len() == 9, "{} of 9", checked.len());
         Ok(checked)
     })
     .await?;

@@ -57,7 +57,9 @@ async fn a_controller_reports_conflicts_at_admission_and_in_the_status() -> Resu
     let program = binaries::knmstate().await?;
     let lab = Lab::new().await?;
     let api = lab.api_server().start().await?;
-    api.install_product_objects(&Settings::default()).await?;
+    // No operator injects the CA bundle.
+    let settings = Settings { controller_injects_ca_bundle: true, ..Settings::default() };
+    api.install_product_objects(&settings).await?;
     api.kubectl_with(SERVICE, ["apply", "-f", "-"]).await?.success()?;
     api.add_ready_node("node1").await?;
     api.add_handler_pod("node1").await?;
@@ -71,6 +73,7 @@ async fn a_controller_reports_conflicts_at_admission_and_in_the_status() -> Resu
     let setup = RoleSetup::controller(&lab, &api, program)
         .await?
         .arg("--webhook-address=10.99.0.1:9443")
+        .arg("--inject-ca-bundle")
         .arg("--metrics-address=10.99.0.1:8443")
         .arg(&format!("--tls-profile={}", profile.display()));
     let _controller = setup.start("a")?;

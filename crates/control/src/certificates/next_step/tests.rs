@@ -41,7 +41,9 @@ fn rotated() -> (CertificateState, CertificatePair) {
     let known = CertificateState {
         authority: Some(leaf(&root)),
         serving: Some(leaf(&issued(&root, 0))),
+        published: vec![leaf(&root)],
         bundles: vec![vec![leaf(&root)]; 2],
+        carried_since: Some(at(0)),
         ..CertificateState::default()
     };
     (known, root)
@@ -51,17 +53,36 @@ fn step(known: &CertificateState, minute: i64) -> RotationStep {
     next_step(known, &intervals(), at(minute))
 }
 
+/// The operator copies what is published into the webhooks.
+fn inject(known: &mut CertificateState) {
+    known.bundles.iter_mut().for_each(|bundle| bundle.clone_from(&known.published));
+}
+
 #[test]
-fn a_fresh_cluster_gets_authority_trust_and_certificate_in_this_order() {
+fn a_fresh_cluster_gets_authority_certificate_and_bundle_in_this_order() {
     let mut known = CertificateState { bundles: vec![Vec::new()], ..CertificateState::default() };
     assert_eq!(step(&known, 0), RotationStep::MakeAuthority);
     let root = authority(0);
     known.authority = Some(leaf(&root));
-    assert_eq!(step(&known, 0), RotationStep::Publish);
-    known.bundles = vec![trusted(&known, &[], at(0))];
+    // Controllers are ready with it, even if nothing can be published.
     assert_eq!(step(&known, 0), RotationStep::Issue);
     known.serving = Some(leaf(&issued(&root, 0)));
+    assert_eq!(step(&known, 0), RotationStep::Publish);
+    known.published = trusted(&known, at(0));
+    assert!(!is_carried(&known, at(0)));
     assert_eq!(step(&known, 0), RotationStep::Wait { until: at(180) });
+    inject(&mut known);
+    assert!(is_carried(&known, at(0)));
+    assert_eq!(step(&known, 0), RotationStep::Wait { until: at(180) });
+}
+
+#[test]
+fn a_controller_without_an_operator_publishes_until_the_webhooks_have_the_bundle() {
+    let (known, _) = rotated();
+    let mut known = CertificateState { injects: true, bundles: vec![Vec::new(); 2], ..known };
+    assert_eq!(step(&known, 1), RotationStep::Publish);
+    inject(&mut known);
+    assert_eq!(step(&known, 1), RotationStep::Wait { until: at(180) });
 }
 
 #[test]
@@ -82,21 +103,30 @@ fn an_authority_is_replaced_and_both_are_trusted_before_anything_is_signed() {
     let new = authority(480);
     known.authority = Some(leaf(&new));
     known.previous = vec![leaf(&old)];
+    known.carried_since = None;
     assert_eq!(step(&known, 480), RotationStep::Publish);
-    known.bundles[0] = trusted(&known, &known.bundles[0], at(480));
-    assert_eq!(known.bundles[0], [leaf(&new), leaf(&old)]);
-    assert_eq!(step(&known, 480), RotationStep::Publish, "one of the webhooks does not trust it yet");
-    known.bundles[1] = trusted(&known, &known.bundles[1], at(480));
+    known.published = trusted(&known, at(480));
+    assert_eq!(known.published, [leaf(&new), leaf(&old)]);
+    // However long it takes: the old certificate is valid until 600.
+    for minute in [480, 599] {
+        assert!(!is_carried(&known, at(minute)));
+        assert_eq!(step(&known, minute), RotationStep::Wait { until: at(600) });
+    }
+    known.bundles[0] = known.published.clone();
+    assert!(!is_carried(&known, at(480)), "one of the webhooks does not trust it yet");
+    inject(&mut known);
+    assert!(is_carried(&known, at(480)));
     // API servers have a minute, counted from when this controller first saw the bundle.
-    assert_eq!(step(&known, 480), RotationStep::Wait { until: at(481) });
-    known.published_since = Some(at(480));
+    known.carried_since = Some(at(480));
     assert_eq!(step(&known, 480), RotationStep::Wait { until: at(481) });
     assert_eq!(step(&known, 481), RotationStep::Issue);
 
     known.serving = Some(leaf(&issued(&new, 481)));
     assert_eq!(step(&known, 481), RotationStep::Wait { until: at(600) }, "the end of the old one");
     assert_eq!(step(&known, 600), RotationStep::Publish);
-    known.bundles.iter_mut().for_each(|bundle| bundle.retain(|certificate| *certificate == leaf(&new)));
+    known.published = trusted(&known, at(600));
+    assert_eq!(known.published, [leaf(&new)]);
+    assert!(is_carried(&known, at(600)), "an expired one more does not matter");
     assert_eq!(step(&known, 600), RotationStep::Wait { until: at(661) });
 }
 
@@ -110,11 +140,8 @@ fn what_the_api_server_cannot_trust_is_replaced_at_once() {
     // It has expired while no controller was running.
     let ended = CertificateState { serving: Some(leaf(&issued(&root, -600))), ..known.clone() };
     assert_eq!(step(&ended, 1), RotationStep::Issue);
-    // Another client has emptied the bundles.
-    assert_eq!(
-        step(&CertificateState { bundles: vec![Vec::new()], ..known.clone() }, 1),
-        RotationStep::Publish
-    );
+    // Another client has emptied the ConfigMap.
+    assert_eq!(step(&CertificateState { published: Vec::new(), ..known.clone() }, 1), RotationStep::Publish);
     // Before any webhook is configured.
     assert_eq!(
         step(&CertificateState { bundles: Vec::new(), ..known }, 1),
@@ -126,25 +153,37 @@ fn what_the_api_server_cannot_trust_is_replaced_at_once() {
 fn trusted_authorities_of_others_stay_until_they_expire() {
     let (known, root) = rotated();
     let theirs = leaf(&authority(-300));
-    let bundle = trusted(&known, std::slice::from_ref(&theirs), at(0));
-    assert_eq!(bundle, [leaf(&root), theirs.clone()]);
-    assert_eq!(trusted(&known, &bundle, at(300)), [leaf(&root)]);
+    // As an upgraded cluster has it.
+    let known = CertificateState {
+        published: Vec::new(),
+        bundles: vec![vec![theirs.clone()], vec![theirs.clone(), leaf(&root)]],
+        ..known
+    };
+    let published = trusted(&known, at(0));
+    assert_eq!(published, [leaf(&root), theirs]);
+    let known = CertificateState { published, ..known };
+    assert_eq!(step(&known, 0), RotationStep::Wait { until: at(180) });
+    assert_eq!(trusted(&known, at(300)), [leaf(&root)]);
 }
 
-/// At every minute, and also after an interruption, the steps come to an end, and no certificate is served that is not
-/// trusted.
+/// At every minute, and with an operator that is late by a part of the overlap, the steps come to an end, and once the
+/// webhooks have a bundle, no certificate is served that they do not trust.
 #[test]
 fn every_rotation_ends() {
+    for operator_period in [1, 2, 4] {
+        rotate_with(operator_period);
+    }
+}
+
+fn rotate_with(operator_period: usize) {
     let (mut known, mut root) =
         (CertificateState { bundles: vec![Vec::new(); 2], ..CertificateState::default() }, authority(0));
-    for minute in (0..3000).step_by(7) {
+    let mut issued_count = 0;
+    for (round, minute) in (0..3000).step_by(7).enumerate() {
         for turn in 0.. {
             assert!(turn < 8, "no end at minute {minute}: {known:?}");
-            if is_published(&known, at(minute)) {
-                known.published_since.get_or_insert(at(minute));
-            } else {
-                known.published_since = None;
-            }
+            known.carried_since =
+                is_carried(&known, at(minute)).then(|| known.carried_since.unwrap_or(at(minute)));
             match step(&known, minute) {
                 RotationStep::MakeAuthority => {
                     root = authority(minute);
@@ -152,26 +191,30 @@ fn every_rotation_ends() {
                     known.previous = previous.filter(|old| at(minute) < old.not_after).collect();
                     known.authority = Some(leaf(&root));
                 }
-                RotationStep::Publish => {
-                    // One webhook at a time, as after a crash in between.
-                    let wrong = known
-                        .bundles
-                        .iter()
-                        .position(|bundle| trusted(&known, bundle, at(minute)) != *bundle);
-                    let wrong = wrong.expect("a bundle to publish");
-                    known.bundles[wrong] = trusted(&known, &known.bundles[wrong], at(minute));
+                RotationStep::Publish => known.published = trusted(&known, at(minute)),
+                RotationStep::Issue => {
+                    known.serving = Some(leaf(&issued(&root, minute)));
+                    issued_count += 1;
                 }
-                RotationStep::Issue => known.serving = Some(leaf(&issued(&root, minute))),
                 RotationStep::Wait { until } => {
                     assert!(until > at(minute));
                     break;
                 }
             }
-            if let Some(serving) = known.serving.as_ref().filter(|serving| serving.is_valid_at(at(minute))) {
-                for bundle in &known.bundles {
+            let serving = known.serving.as_ref().filter(|serving| serving.is_valid_at(at(minute)));
+            if let Some(serving) = serving {
+                for bundle in known.bundles.iter().filter(|bundle| !bundle.is_empty()) {
                     assert!(bundle.iter().any(|trusted| serving.is_signed_by(trusted)), "at minute {minute}");
                 }
             }
         }
+        if round % operator_period == 0 {
+            // One webhook at a time, as after a crash in between.
+            let behind = known.bundles.iter().position(|bundle| *bundle != known.published);
+            if let Some(behind) = behind {
+                known.bundles[behind] = known.published.clone();
+            }
+        }
     }
+    assert!(issued_count > 10, "{issued_count} certificates");
 }

@@ -1,6 +1,7 @@
 //! The webhook as a real API server calls it: through a Service and over TLS. The API server trusts only the CA bundle
-//! that the certificate keeper writes, and the keeper has only the rights of the controller.
+//! that the certificate keeper publishes, and the keeper has only the rights of the controller.
 
+mod injector;
 mod policies;
 mod rotation;
 
@@ -37,11 +38,11 @@ struct WebhookFixture {
 
 impl WebhookFixture {
     async fn new(intervals: RotationIntervals) -> Result<Self> {
-        Self::after(intervals, "").await
+        Self::after(intervals, Duration::ZERO, "").await
     }
 
-    /// The same, with these objects in the cluster before the webhook starts.
-    async fn after(intervals: RotationIntervals, objects: &str) -> Result<Self> {
+    /// The same, with an operator that is late by `delay`, and with these objects in the cluster before the webhook starts.
+    async fn after(intervals: RotationIntervals, delay: Duration, objects: &str) -> Result<Self> {
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
         api.install_crds().await?;
@@ -73,7 +74,9 @@ impl WebhookFixture {
             client,
             names: WebhookNames { service: SERVICE.to_owned(), namespace: NAMESPACE.to_owned() },
             authority: "nmstate-ca".to_owned(),
+            bundle: "nmstate-ca-bundle".to_owned(),
             webhooks: "nmstate".to_owned(),
+            injects: false,
             labels: BTreeMap::from([("app.kubernetes.io/part-of".to_owned(), "tests".to_owned())]),
             metrics: ControllerMetrics::default(),
             now: clock,
@@ -83,6 +86,7 @@ impl WebhookFixture {
             let (_wanted, intervals) = watch::channel(intervals);
             rotate_certificates(options, intervals).await;
         });
+        parts.spawn(injector::inject(api.client(), delay));
         let fixture = Self { api, policy_index, lab, _parts: parts };
         fixture.wait_until_called().await?;
         Ok(fixture)

@@ -16,19 +16,22 @@ use knmstate_control::CertificateAuthority;
 
 use super::*;
 
-/// A new authority every eight seconds, a new certificate every four.
+/// A new authority every eight seconds, a new certificate every six and with each authority.
 const QUICK: RotationIntervals = RotationIntervals {
     authority: Duration::from_secs(16),
     authority_overlap: Duration::from_secs(8),
-    certificate: Duration::from_secs(8),
-    certificate_overlap: Duration::from_secs(4),
+    certificate: Duration::from_secs(12),
+    certificate_overlap: Duration::from_secs(6),
 };
 const AUTHORITIES: usize = 3;
 const ROTATIONS_LIMIT: Duration = Duration::from_secs(90);
 
+/// An operator that is late, but sooner than two certificates overlap.
+const DELAY: Duration = Duration::from_secs(1);
+
 #[tokio::test]
 async fn every_request_is_answered_while_certificates_are_replaced() -> Result<()> {
-    let fixture = WebhookFixture::new(QUICK).await?;
+    let fixture = WebhookFixture::after(QUICK, DELAY, "").await?;
     let mut requests = 0_u16;
     let sending = async {
         loop {
@@ -46,6 +49,7 @@ async fn every_request_is_answered_while_certificates_are_replaced() -> Result<(
                 "there were {} authorities",
                 seen.authorities.len()
             );
+            ensure!(seen.served.len() > AUTHORITIES, "{} certificates were served", seen.served.len());
             Ok(())
         })
         .await
@@ -55,7 +59,6 @@ async fn every_request_is_answered_while_certificates_are_replaced() -> Result<(
         rotated = watching => rotated?,
     }
     ensure!(requests > 10, "only {requests} requests were sent");
-    ensure!(seen.served.len() > AUTHORITIES, "{} certificates were served", seen.served.len());
     println!(
         "{requests} policies written and {} handshakes, with {} authorities and {} certificates",
         seen.handshakes,
@@ -103,9 +106,12 @@ async fn certificates_of_another_authority_are_served_until_ours_is_trusted() ->
         secret("nmstate-ca", "Opaque", authority),
         secret(SERVICE, "kubernetes.io/tls", pair)
     );
-    let fixture =
-        WebhookFixture::after(RotationIntervals { authority: hour, certificate: hour, ..QUICK }, &objects)
-            .await?;
+    let fixture = WebhookFixture::after(
+        RotationIntervals { authority: hour, certificate: hour, ..QUICK },
+        DELAY,
+        &objects,
+    )
+    .await?;
 
     // The bundle has our authority from the start, our certificate is served later, and each served one is trusted.
     let leaf = CertificateDer::from_pem_slice(&served.certificate)?.to_vec();

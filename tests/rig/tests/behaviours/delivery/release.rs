@@ -180,7 +180,7 @@ async fn its_accounts_have_the_rights_that_they_need_and_no_more() -> Result<()>
     ensure!(created.len() > 20, "{created:#?}");
     ensure!(!setup.logs(200).contains("forbidden"), "{}", setup.logs(200));
 
-    // It can neither become an admin nor create one.
+    // It cannot grant what it does not have, and has no access to other namespaces.
     let account = "--as=system:serviceaccount:nmstate:nmstate-operator";
     let admin = ["create", "clusterrolebinding", "mine", "--clusterrole=cluster-admin", "--user=me", account];
     let refused = api.kubectl(admin).await?;

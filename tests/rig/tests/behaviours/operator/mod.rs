@@ -1,6 +1,7 @@
 //! `knmstate operator` as a process on a real API server without kubelets: what it creates, restores and removes.
 
 mod auto_create;
+mod ca_bundle;
 mod lifecycle;
 mod migration;
 mod monitoring;
