@@ -16,10 +16,12 @@ use crate::{
 // kubernetes-nmstate.
 kind! {
     /// A NodeNetworkConfigurationEnactment is one policy on one node: the order from the controller, and its result on the
-    /// node. Its name is `<node>.<policy>`.
+    /// node. Its name is `<node>.<policy>`; if that is longer than 253 characters, its beginning and a hash.
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     #[x_kube(validation = Rule::new(
-        "!has(self.spec) || self.metadata.name == self.spec.nodeName + '.' + self.spec.policyName",
+        // A longer name cannot be that of an object; it is shortened.
+        "!has(self.spec) || self.metadata.name == self.spec.nodeName + '.' + self.spec.policyName || \
+        self.spec.nodeName.size() + self.spec.policyName.size() > 252",
     )
     .field_path(".metadata.name")
     .message("an enactment must be called <spec.nodeName>.<spec.policyName>"))]

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use knmstate_api::{
     NodeNetworkConfigurationEnactment, NodeNetworkConfigurationEnactmentSpec,
     NodeNetworkConfigurationPolicyStatus,
-    names::{CONTROLLER_FIELD_MANAGER, NODE_LABEL, POLICY_LABEL, enactment_name},
+    names::{CONTROLLER_FIELD_MANAGER, NODE_LABEL, POLICY_LABEL, enactment_name, node_label},
 };
 use knmstate_client::{
     apply,
@@ -100,7 +100,9 @@ async fn write_order(
     enactment.metadata = ObjectMeta {
         name: Some(name.clone()),
         labels: Some(
-            [(NODE_LABEL.to_owned(), node.clone()), (POLICY_LABEL.to_owned(), policy.clone())].into(),
+            [(NODE_LABEL, node_label(node).into_owned()), (POLICY_LABEL, policy.clone())]
+                .map(|(key, value)| (key.to_owned(), value))
+                .into(),
         ),
         owner_references: Some(vec![OwnerReference {
             api_version: "v1".to_owned(),

@@ -6,7 +6,7 @@
 //! A write to the status subresource changes nothing but the status, so it cannot change the fields by which the guard
 //! finds the node of an object.
 
-use knmstate_api::names::{GROUP, NODE_LABEL};
+use knmstate_api::names::{GROUP, MAX_LABEL_LENGTH, NODE_LABEL};
 
 use crate::{
     Object, Settings,
@@ -103,7 +103,29 @@ fn enactments(settings: &Settings) -> Rules {
         operations: WRITES,
         namespace: None,
         only_for: Some(handler(settings)),
-        variables: vec![node()],
+        variables: vec![
+            node(),
+            // The name alone is ambiguous: node `a` with policy `b.c`, or node `a.b` with policy `c`.
+            (
+                "named",
+                format!(
+                    "oldObject != null && oldObject.metadata.name.startsWith(variables.node + '.') && \
+                    {labelled} && {label} in oldObject.metadata.labels && \
+                    oldObject.metadata.labels[{label}] == variables.node && \
+                    (!has(oldObject.spec) || oldObject.spec.nodeName == variables.node)"
+                ),
+            ),
+            ("owners", entries("oldObject", "ownerReferences")),
+            // Of a longer name, label and name of the enactment have only the beginning.
+            (
+                "ordered",
+                format!(
+                    "oldObject != null && variables.node.size() > {MAX_LABEL_LENGTH} && has(oldObject.spec) && \
+                    oldObject.spec.nodeName == variables.node && variables.owners.exists(owner, \
+                    owner.apiVersion == 'v1' && owner.kind == 'Node' && owner.name == variables.node)"
+                ),
+            ),
+        ],
         checks: vec![
             names_its_node(),
             refuse_unless(
@@ -114,14 +136,8 @@ fn enactments(settings: &Settings) -> Rules {
                         .to_owned(),
                 ),
             ),
-            // The name alone is ambiguous: node `a` with policy `b.c`, or node `a.b` with policy `c`.
             refuse_unless(
-                &format!(
-                    "oldObject == null || (oldObject.metadata.name.startsWith(variables.node + '.') && \
-                    {labelled} && {label} in oldObject.metadata.labels && \
-                    oldObject.metadata.labels[{label}] == variables.node && \
-                    (!has(oldObject.spec) || oldObject.spec.nodeName == variables.node))"
-                ),
+                "oldObject == null || variables.named || variables.ordered",
                 Message::Expression(
                     "'the handler of node ' + variables.node + \
                     ' may write the enactments of its own node only, not ' + oldObject.metadata.name"

@@ -68,10 +68,20 @@ impl Fleet {
     /// Creates nodes `node000`, `node001` … that are Ready. Each has a pod of its handler in the API and a token that
     /// is bound to that pod. It does not start the handlers.
     pub async fn new(lab: &Lab, api: &ApiServer, options: FleetOptions) -> Result<Self> {
+        let names = (0..options.nodes).map(|number| format!("node{number:03}"));
+        Self::with_names(lab, api, names, options.apply_time).await
+    }
+
+    /// The same with these names.
+    pub async fn with_names(
+        lab: &Lab,
+        api: &ApiServer,
+        names: impl IntoIterator<Item = String>,
+        apply_time: Duration,
+    ) -> Result<Self> {
         let concurrent_changes = ConcurrentChanges::default();
-        let numbers = 0..options.nodes;
         let nodes = stream::iter(
-            numbers.map(|number| FleetNode::new(lab, api, number, options, &concurrent_changes)),
+            names.into_iter().map(|name| FleetNode::new(lab, api, name, apply_time, &concurrent_changes)),
         )
         .buffer_unordered(CONCURRENT_NODES)
         .try_collect::<Vec<_>>()
@@ -98,19 +108,18 @@ impl FleetNode {
     async fn new(
         lab: &Lab,
         api: &ApiServer,
-        number: usize,
-        options: FleetOptions,
+        name: String,
+        apply_time: Duration,
         concurrent_changes: &ConcurrentChanges,
     ) -> Result<Self> {
-        let name = format!("node{number:03}");
         api.add_ready_node(&name).await?;
         let token = api.handler_token(&name).await?;
         let config = api.config_with_token(&token).await?;
         let directory = lab.directory().join(format!("fleet/{name}"));
         fs::create_dir_all(&directory)?;
         let machine = SimulatedMachine::builder(&name).nic("eth1").nic("eth2").build()?;
-        if !options.apply_time.is_zero() {
-            machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(options.apply_time));
+        if !apply_time.is_zero() {
+            machine.arm(Operation::Begin, Strikes::Always, Fault::Delay(apply_time));
         }
         Ok(Self {
             machine,

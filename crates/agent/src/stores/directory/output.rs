@@ -31,7 +31,8 @@ impl Output {
     ) -> io::Result<()> {
         let Some(path) = self.enactment(policy) else { return Ok(()) };
         let name = names::enactment_name(&self.node, policy);
-        let labels = [(names::NODE_LABEL, self.node.as_str()), (names::POLICY_LABEL, policy)];
+        let node = names::node_label(&self.node);
+        let labels = [(names::NODE_LABEL, &*node), (names::POLICY_LABEL, policy)];
         let metadata = ObjectMeta {
             name: Some(name),
             labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),

@@ -86,7 +86,7 @@ impl KubernetesStore {
         let unreadable = reader.unreadable();
         let watch_orders = watch::follow(
             Api::all(client.clone()),
-            Selection::Label(format!("{}={node}", names::NODE_LABEL)),
+            Selection::Label(format!("{}={}", names::NODE_LABEL, names::node_label(&node))),
             "watch the orders of this node",
             move |answers| {
                 connected_sender.send_if_modified(|known| std::mem::replace(known, answers) != answers);

@@ -137,12 +137,13 @@ impl Reader {
 /// The order of an enactment; `None` if it is none for this node.
 fn read(enactment: OwnEnactment, node: &str, warned: &mut BTreeSet<String>) -> Option<Order> {
     let name = enactment.name_any();
-    if names::policy_of_enactment(&name, node).is_none() {
-        warn(warned, &name, "it is not called <node>.<policy>");
-        return None;
-    }
     // One without a spec was made by kubernetes-nmstate, where each node decides for itself.
-    let spec = enactment.spec?;
+    let Some(spec) = enactment.spec else {
+        if names::policy_of_enactment(&name, node).is_none() {
+            warn(warned, &name, "it is not called <node>.<policy>");
+        }
+        return None;
+    };
     if spec.node_name != node || name != names::enactment_name(&spec.node_name, &spec.policy_name) {
         warn(warned, &name, "its order is for another node or policy than its name says");
         return None;

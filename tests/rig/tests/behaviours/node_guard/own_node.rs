@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use knmstate_api::names;
 use kube::Client;
 use rig::{BoundTo, Settings, request::Request, wait};
 use serde_json::{Value, json};
@@ -31,6 +32,48 @@ async fn a_handler_can_only_report_on_its_own_node() -> Result<()> {
     enactments(&cluster, &handler, &mut log).await?;
     nothing_but_the_status(&cluster, &handler, &mut log).await?;
     with_every_right(&cluster, &handler, &mut log).await?;
+    log.conclusion()
+}
+
+/// Labels and names of enactments have only the beginning of a name that is longer than the value of a label.
+#[tokio::test]
+async fn the_handler_of_a_node_with_a_long_name_reports_on_its_own_node_only() -> Result<()> {
+    let cluster = GuardedCluster::start(&Settings::default()).await?;
+    let [own, other] = ["a", "b"].map(|end| format!("{}{end}", "long-name-".repeat(7)));
+    let order = |node: &str, policy: &str, labelled: &str| {
+        let mut order = enactment(node, policy);
+        order["metadata"]["labels"]["nmstate.io/node"] = json!(names::node_label(labelled));
+        order["metadata"]["ownerReferences"] = json!([owner(node)]);
+        order
+    };
+    let [own_order, other_order] = [&own, &other].map(|node| names::enactment_name(node, "p"));
+    // Two that look like those of the node: one with an order for another node, and one without an order.
+    let (mislabelled, bare) = (names::enactment_name(&other, "q"), names::enactment_name(&own, "bare"));
+    let labels = json!({"nmstate.io/node": names::node_label(&own)});
+    for object in [
+        order(&own, "p", &own),
+        order(&other, "p", &other),
+        order(&other, "q", &own),
+        enactment_without_order(&bare, &labels),
+    ] {
+        put(&cluster.api, &object).await?;
+    }
+    for node in [&own, &other] {
+        cluster.api.add_ready_node(node).await?;
+        cluster.api.add_handler_pod(node).await?;
+    }
+    let pod = format!("nmstate-handler-{own}");
+    let handler = cluster.client_of("nmstate-handler", BoundTo::Pod(&pod)).await?;
+    let mut log = AttemptLog::default();
+    let report = |name| {
+        Request::merge(&format!("{ENACTMENTS}/{name}/status"), json!({"status": {"policyGeneration": 7}}))
+    };
+    for name in [&other_order, &mislabelled, &bare] {
+        let why = format!("may write the enactments of its own node only, not {name}");
+        log.must_be_refused("handler of a long name", &handler, &report(name), &why).await?;
+    }
+    log.must_work("handler of a long name", &handler, &report(&own_order)).await?;
+    log.must_work("handler of a long name", &handler, &Request::create(STATES, state(&own))).await?;
     log.conclusion()
 }
 

@@ -4,6 +4,7 @@ mod controller_pair;
 mod hand_over;
 mod handler_kills;
 mod leader_kills;
+mod long_names;
 mod node_events;
 mod policy_events;
 mod pools;
@@ -49,11 +50,20 @@ struct FleetCluster {
 
 impl FleetCluster {
     async fn new(options: FleetOptions) -> Result<Self> {
+        Self::with(async |lab, api| Fleet::new(lab, api, options).await).await
+    }
+
+    /// A cluster with these nodes.
+    async fn with_nodes(names: &[String]) -> Result<Self> {
+        Self::with(async |lab, api| Fleet::with_names(lab, api, names.to_vec(), Duration::ZERO).await).await
+    }
+
+    async fn with(fleet: impl AsyncFnOnce(&Lab, &ApiServer) -> Result<Fleet>) -> Result<Self> {
         let program = binaries::knmstate().await?;
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
         api.install_product_objects(&Settings::default()).await?;
-        let mut fleet = Fleet::new(&lab, &api, options).await?;
+        let mut fleet = fleet(&lab, &api).await?;
         fleet.start().await?;
         let controllers = RoleSetup::controller(&lab, &api, program).await?;
         let (policies, enactments) = (Api::all(api.client()), Api::all(api.client()));
