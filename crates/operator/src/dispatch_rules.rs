@@ -3,6 +3,8 @@
 //! Only what is written in the object is visible here. A script that comes from a capture or a value is refused by the
 //! node, which refuses all of them again.
 
+use knmstate_api::names::GROUP;
+
 use crate::{
     Object, Settings,
     admission::{Check, Message, Reason, Rules},
@@ -15,9 +17,11 @@ pub(crate) fn dispatch_rules(settings: &Settings) -> Vec<Object> {
     }
     let rules = Rules {
         name: "dispatch-validation-policy",
+        group: GROUP,
         versions: &["*"],
         resources: &["nodenetworkconfigurationpolicies", "nodenetworkstates"],
         operations: &["CREATE", "UPDATE"],
+        namespace: None,
         only_for: None,
         variables: vec![("interfaces", interfaces("object")), ("before", interfaces("oldObject"))],
         checks: vec![Check {

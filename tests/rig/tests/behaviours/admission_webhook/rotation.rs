@@ -16,18 +16,18 @@ use knmstate_control::CertificateAuthority;
 
 use super::*;
 
-/// A new authority every eight seconds, a new certificate every six and with each authority.
+/// A new authority every ten seconds, a new certificate every eight and with each authority.
 const QUICK: RotationIntervals = RotationIntervals {
-    authority: Duration::from_secs(16),
-    authority_overlap: Duration::from_secs(8),
-    certificate: Duration::from_secs(12),
-    certificate_overlap: Duration::from_secs(6),
+    authority: Duration::from_secs(20),
+    authority_overlap: Duration::from_secs(10),
+    certificate: Duration::from_secs(16),
+    certificate_overlap: Duration::from_secs(8),
 };
 const AUTHORITIES: usize = 3;
 const ROTATIONS_LIMIT: Duration = Duration::from_secs(90);
 
-/// An operator that is late, but sooner than two certificates overlap.
-const DELAY: Duration = Duration::from_secs(1);
+/// An operator that is late: later than API servers have to load an authority, but sooner than two certificates overlap.
+const DELAY: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn every_request_is_answered_while_certificates_are_replaced() -> Result<()> {
