@@ -1,7 +1,7 @@
 # The index of commands. `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo unit smoke test features lint bench cluster image generate release
+.PHONY: help setup demo unit smoke test features lint bench fuzz cluster image generate release
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: ## Checks formatting, words, scripts, clippy, documentation, dependencies,
 
 bench: setup ## Runs benchmarks; their figures are comparable within one run
 	@cargo bench --quiet --package bench
+
+fuzz: ## Runs the fuzz targets for SECONDS each (default: 60)
+	@scripts/fuzz $(or $(SECONDS),60)
 
 cluster: setup ## Runs a cluster to try things in, until Ctrl-C (ARGS="--kube-nodes 2")
 	@cargo run --quiet --package rig --bin cluster -- $(ARGS)
