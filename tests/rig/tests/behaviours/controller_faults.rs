@@ -46,13 +46,16 @@ impl Cluster {
         let program = binaries::knmstate().await?;
         let lab = Lab::new().await?;
         let api = lab.api_server().start().await?;
-        api.install_product_objects(&Settings::default()).await?;
+        // No operator injects the CA bundle.
+        let settings = Settings { controller_injects_ca_bundle: true, ..Settings::default() };
+        api.install_product_objects(&settings).await?;
         api.kubectl_with(SERVICE, ["apply", "-f", "-"]).await?.success()?;
         api.add_ready_node("node1").await?;
         api.add_handler_pod("node1").await?;
         let setup = RoleSetup::controller(&lab, &api, program)
             .await?
             .arg(&format!("--webhook-address={WEBHOOK}"))
+            .arg("--inject-ca-bundle")
             .arg(&format!("--health-address={HEALTH}"));
         Ok(Self { api, setup, lab })
     }

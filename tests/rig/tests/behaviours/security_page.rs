@@ -28,9 +28,9 @@ async fn the_example_of_the_security_page_narrows_what_a_group_may_write() -> Re
         parent.insert(key.to_owned(), value);
         Ok(spec)
     };
-    // New rules are in force after a delay.
+    // New rules are in force after a delay. Until then the policy is accepted, so no other step uses its name.
     wait::until(LIMIT, "the example to be in force", async || {
-        let refusal = policy(&api, &EDITOR, "other", &good).await?;
+        let refusal = policy(&api, &EDITOR, "probe", &good).await?;
         ensure!(refusal.contains("must begin with storage-"), "{refusal}");
         Ok(())
     })
