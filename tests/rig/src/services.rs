@@ -120,12 +120,13 @@ impl Service {
         ready: &'static str,
         options: &[String],
     ) -> Self {
-        // As root: the kernel does not kill a process with its parent after the process has changed its user.
+        // As root: the kernel does not kill a process with its parent after the process has changed its user or group.
         let invocation = Invocation::new([
             "dnsmasq",
             "--keep-in-foreground",
             "--log-facility=-",
             "--user=root",
+            "--group=root",
             "--conf-file=/dev/null",
             "--pid-file=",
             "--no-resolv",

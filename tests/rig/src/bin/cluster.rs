@@ -35,6 +35,9 @@ async fn main() -> Result<()> {
 /// Runs until an error. Dropping the future removes everything that it has started.
 async fn run(arguments: &Arguments) -> Result<()> {
     let lab = Lab::new().await?;
+    // For policies with dynamic addresses and names.
+    lab.dns().on().await?;
+    lab.dhcp().on().await?;
     println!("starting the control plane …");
     let api = lab.api_server().with_controllers().start().await?;
     api.install_crds().await?;
